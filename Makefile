@@ -12,7 +12,7 @@ PYTEST := $(PY) -m pytest
 CODE := $(wildcard src tests benchmarks examples scripts)
 # Tests of what a reader relies on: the public names, the cost of an import, the docs.
 DRIFT := $(wildcard tests/unit/test_public.py tests/unit/test_docs.py)
-CHECKS := check-format check-lint check-types check-layers check-size check-repo check-drift
+CHECKS := check-format check-lint check-types check-layers check-size check-repo check-page check-drift
 EXPORT := .venv/bin/uv export --quiet --frozen --format requirements-txt \
 	--no-emit-project --no-annotate --no-header
 
@@ -23,11 +23,11 @@ export UV_SYSTEM_CERTS ?= $(if $(wildcard /etc/ssl/certs/ca-certificates.crt /et
 export PYTHONDONTWRITEBYTECODE :=
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check $(CHECKS) format docs site bench soak lock clean
+.PHONY: help setup demo test check $(CHECKS) format docs screenshots site bench soak lock clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z]*\):[^#]*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r name text; do \
-		printf '  make %-8s %s\n' "$$name" "$$text"; done
+		printf '  make %-11s %s\n' "$$name" "$$text"; done
 
 setup: ## Create .venv from the lock files (other targets run this)
 	@sh scripts/setup.sh
@@ -60,6 +60,9 @@ check-size:
 check-repo:
 	@$(PY) scripts/check_repo.py
 
+check-page:
+	@$(PY) scripts/page.py check
+
 check-drift:
 	@$(PYTEST) --quiet $(DRIFT)
 
@@ -69,6 +72,9 @@ format: setup ## Format the code and fix what the linter can
 
 docs: setup ## Write the generated parts of the docs
 	@$(PY) scripts/make_docs.py
+
+screenshots: setup ## Draw every page of the web page into build/screenshots
+	@PYTHONPATH=. $(PY) scripts/screenshots.py
 
 bench: setup ## Measure, and compare with the limits
 	@$(PY) benchmarks/run.py
@@ -91,5 +97,5 @@ lock: setup ## Update the lock files to pyproject.toml and the newest releases
 	@sh scripts/setup.sh
 
 clean: ## Remove .venv, caches and builds
-	@rm -rf .venv build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf .venv build dist frontend/node_modules src/toolcrib/page .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	@find $(CODE) -type d -name __pycache__ -prune -exec rm -rf {} +

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import select
 import subprocess
 import sys
 import time
 from contextlib import ExitStack
 from statistics import median
+from tempfile import TemporaryDirectory
 from typing import IO, Any
 
 import orjson
@@ -32,7 +34,7 @@ Message = dict[str, Any]
 class Client:
     """Newline-delimited JSON over pipes: as little client as there can be, so that the server shows."""
 
-    def __init__(self, kind: str, protocol: str) -> None:
+    def __init__(self, kind: str, protocol: str, data: str) -> None:
         self.meta = _meta(protocol)
         began = time.perf_counter()
         self.process = subprocess.Popen(
@@ -40,6 +42,7 @@ class Client:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
+            env={**os.environ, "TOOLCRIB_DATA": data},
         )
         assert self.process.stdin is not None
         assert self.process.stdout is not None
@@ -140,7 +143,8 @@ def measure(setting: Setting) -> list[Table]:
     """One table; each round asks every server in turn."""
     servers = {LIMIT: ("echo", SESSION)}
     for protocol in (SESSION, MODERN):
-        servers[f"toolcrib.serve, {protocol}"] = ("toolcrib", protocol)
+        servers[f"Toolset in memory, {protocol}"] = ("toolcrib", protocol)
+        servers[f"a Python file, recorded, {protocol}"] = ("file", protocol)
     if setting.peers:
         for protocol in (SESSION, MODERN):
             servers[f"mcp MCPServer, {protocol}"] = ("sdk", protocol)
@@ -151,10 +155,11 @@ def measure(setting: Setting) -> list[Table]:
         [NOTE],
     )
     with ExitStack() as stack:
+        data = stack.enter_context(TemporaryDirectory())
         clients: dict[str, Client] = {}
         for row in table.rows:
             try:
-                clients[row.name] = client = Client(*servers[row.name])
+                clients[row.name] = client = Client(*servers[row.name], data)
             except Exception as error:
                 row.missing = reason_of(error)
             else:

@@ -34,8 +34,17 @@ def echo() -> None:
         out.flush()
 
 
+def file() -> None:
+    """Our server of this file: a project, which records each call."""
+    from toolcrib import Toolset
+
+    tools = Toolset()
+    tools.register(add)
+    tools.run()
+
+
 def toolcrib() -> None:
-    """Our server over a toolset."""
+    """Our server over a toolset in memory, without a record."""
     from toolcrib import Toolset
     from toolcrib.serve import run_stdio, serve_stdio
 
@@ -52,7 +61,7 @@ def sdk() -> None:
     server.run("stdio")
 
 
-SERVERS = {"echo": echo, "toolcrib": toolcrib, "sdk": sdk}
+SERVERS = {"echo": echo, "toolcrib": toolcrib, "file": file, "sdk": sdk}
 
 if __name__ == "__main__":
     SERVERS[sys.argv[1]]()

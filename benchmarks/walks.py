@@ -103,7 +103,7 @@ async def rest_put(walk: Walk, folder: Path) -> None:
 
     async with Project.open(folder) as project:
         token = Tokens(project.vault).create("walk", ["admin"], owner="walk")
-        async with rest_app(project, port=1) as (app, _):
+        async with rest_app(project) as (app, _):
             headers = {"authorization": f"Bearer {token}"}
             transport = httpx.ASGITransport(app)
             async with httpx.AsyncClient(

@@ -39,7 +39,7 @@ class UserLookup:
 
 
 CALLS = {"calls": [{"tool": "lookup_user", "arguments": {"user_id": user}} for user in ("u-1", "u-2")]}
-AGENT = Agent("clerk", "scripted", tools=("lookup_user",), script=(CALLS, {"text": "{{results}}"}))
+AGENT = Agent("clerk", "scripted", tools=("lookup_user",), script=(CALLS, {"text": "{{result}}"}))
 
 
 async def main() -> None:

@@ -54,7 +54,7 @@ CALLS: dict[str, Any] = {
 
 async def main() -> None:
     """Let an agent call each of them, and print what its model read and what it took."""
-    script = (CALLS, {"text": "{{results}}"})
+    script = (CALLS, {"text": "{{result}}"})
     agent = Agent("caller", "scripted", tools=tuple(tool.__name__ for tool in TOOLS), script=script)
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, ".toolcrib").mkdir()

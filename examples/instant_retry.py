@@ -41,7 +41,7 @@ def broken() -> None:
 
 NAMES = ("flaky", "patient", "broken")
 CALLS: dict[str, Any] = {"calls": [{"tool": name} for name in NAMES]}
-AGENT = Agent("caller", "scripted", tools=NAMES, script=(CALLS, {"text": "{{results}}"}))
+AGENT = Agent("caller", "scripted", tools=NAMES, script=(CALLS, {"text": "{{result}}"}))
 
 
 async def main() -> None:

@@ -29,7 +29,7 @@ def grind(word: str) -> str:
 
 CALLS = [{"tool": name, "arguments": {"word": word}} for name in ("look_up", "grind") for word in WORDS]
 AGENT = Agent(
-    "miller", "scripted", tools=("look_up", "grind"), script=({"calls": CALLS}, {"text": "{{results}}"})
+    "miller", "scripted", tools=("look_up", "grind"), script=({"calls": CALLS}, {"text": "{{result}}"})
 )
 
 

@@ -43,7 +43,7 @@ AGENT = Agent(
     "author",
     "scripted",
     tools=("continue_story", "same_run"),
-    script=({"calls": CALLS}, {"text": "{{results}}"}),
+    script=({"calls": CALLS}, {"text": "{{result}}"}),
 )
 
 

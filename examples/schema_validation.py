@@ -46,7 +46,7 @@ def main() -> None:
     """Let an agent make calls that break each rule, and then one that fits."""
     calls = [{"tool": "create_task", "arguments": arguments} for arguments in (*BREAKS, FITS)]
     agent = Agent(
-        "planner", "scripted", tools=("create_task",), script=({"calls": calls}, {"text": "{{results}}"})
+        "planner", "scripted", tools=("create_task",), script=({"calls": calls}, {"text": "{{result}}"})
     )
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, ".toolcrib").mkdir()

@@ -1,5 +1,7 @@
 """Write the generated parts of the docs; with `--check` only list the pages that are out of date.
 
+`--kind NAME` prints those of one kind, for the documentation of the package that it is installed from.
+
 A generated part is between `<!-- made by scripts/make_docs.py: NAME -->` and `<!-- end -->`.
 """
 
@@ -24,7 +26,7 @@ from toolcrib import errors
 from toolcrib.cli.examples import examples_of
 from toolcrib.cli.group import COMMANDS, toolcrib
 from toolcrib.cli.options import project_options
-from toolcrib.manifest import Dialect, Kind, tool_schema
+from toolcrib.manifest import KINDS, Dialect, Kind, tool_schema
 from toolcrib.project import Config
 from toolcrib.serve.http import Route, errors_of
 from toolcrib.serve.rest import ROUTES, openapi
@@ -202,10 +204,33 @@ def native_fields(*roots: str) -> Iterator[str]:
             yield f"| `{path}` | {type_of(rule)} | {default} | {rule['description']} |"
 
 
+def kind_table(*names: str) -> Iterator[str]:
+    """Yield a row for each kind of these names, or each built-in one."""
+    yield "| kind | where it runs | enforced by |"
+    yield "|---|---|---|"
+    for kind in map(KINDS.__getitem__, names) if names else KINDS.builtin:
+        yield f"| `{kind.name}` | {kind.docs[0]} | {kind.docs[1]} |"
+
+
+def other_kinds(*names: str) -> Iterator[str]:
+    """Yield a section for each kind of these names, or each one that the page of manifests does not have."""
+    for name in names or [one for one in kinds_of_manifests() if f"exec_{one}" not in NATIVE]:
+        rule = resolved(tool_schema()["properties"]["exec"]["properties"][name])
+        yield from (f"### {name}", "", rule["description"], "", *native_fields(f"exec.{name}"), "")
+
+
+def kinds_of_manifests() -> list[str]:
+    """Return the names of the kinds that a manifest may be of."""
+    return list(tool_schema()["properties"]["exec"]["properties"])
+
+
 def root_of(path: str) -> str:
-    """Return the longest path of `NATIVE` that is the field's own or one above it."""
+    """Return the longest path of `NATIVE`, or of a kind, that is the field's own or one above it."""
     every = [root for roots in NATIVE.values() for root in roots]
-    return max((one for one in every if path == one or path.startswith((f"{one}.", f"{one}["))), key=len)
+    every += [f"exec.{kind}" for kind in kinds_of_manifests()]
+    found = (one for one in every if path == one or path.startswith((f"{one}.", f"{one}[")))
+    # A field of no table is with those that say what the tool is.
+    return max(found, key=len, default="name")
 
 
 def fields_of(rule: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any], bool]]:
@@ -351,9 +376,9 @@ def rest_content(route: Route, operation: dict[str, Any]) -> Iterator[str]:
         yield f"- Body, `{kind}`: {text}"
     for status, answer in operation["responses"].items():
         if int(status) < 400:
-            types = [rest_type(one["schema"]) if "schema" in one else f"`{kind}`"
+            types = [rest_type(one["schema"]) if kind == "application/json" else f"`{kind}`"
                      for kind, one in answer.get("content", {}).items()]  # fmt: skip
-            yield f"- Answer {status}: {types[0] if types else 'no body'}."
+            yield f"- Answer {status}: {', or '.join(types) or 'no body'}."
 
 
 def rest_type(rule: dict[str, Any]) -> str:
@@ -370,12 +395,14 @@ def rest_type(rule: dict[str, Any]) -> str:
     return str(rule.get("type", "any value")).replace("object", "JSON object")
 
 
+OWN_SECTION = re.findall(r"make_docs\.py: native_exec_(\w+)", (ROOT / "docs" / "manifest.md").read_text())
+"""The kinds that the page of manifests describes in words of its own."""
 NATIVE: dict[str, tuple[str, ...]] = {
     "identity": ("name", "description", "kind", "version", "tags", "annotations", "mcp", "extensions"),
     "data": ("inputs", "outputs"),
     "exec": ("exec",),
     "files": ("files",),
-    **{f"exec_{kind}": (f"exec.{kind}",) for kind in tool_schema()["properties"]["exec"]["properties"]},
+    **{f"exec_{kind}": (f"exec.{kind}",) for kind in OWN_SECTION},
     "permissions": ("permissions",),
     "auth": ("auth",),
     "calls": ("approval", "limits", "retry"),
@@ -388,6 +415,8 @@ PARTS: dict[str, Callable[[], Iterator[str]]] = {
     "exits": exit_table,
     "modules": module_table,
     "kind": partial(record_table, Kind),
+    "kinds": kind_table,
+    "other_kinds": other_kinds,
     "dialect": partial(record_table, Dialect),
     "settings": settings_table,
     "rest_routes": rest_table,
@@ -413,6 +442,9 @@ def outdated() -> list[Path]:
 
 def main(arguments: list[str]) -> int:
     """Write the pages. With `--check`, list those that are out of date and return 1 if there are any."""
+    if arguments[:1] == ["--kind"]:
+        print(*kind_table(*arguments[1:]), "", *other_kinds(*arguments[1:]), sep="\n")
+        return 0
     found = outdated()
     for page in found:
         if arguments != ["--check"]:

@@ -47,8 +47,12 @@ ready() {
     if [ -n "${PYTHON:-}" ] && [ "$(version_of .venv/bin/python)" != "$(version_of "$PYTHON")" ]; then
         return 1
     fi
-    fresh .synced requirements-dev.lock && fresh .ready requirements-dev.lock pyproject.toml
+    # shellcheck disable=SC2046 # no file of the page has a space in its name
+    fresh .synced requirements-dev.lock && fresh .ready requirements-dev.lock pyproject.toml &&
+        fresh .page $(page_files)
 }
+
+page_files() { find frontend scripts/page.py -name node_modules -prune -o -type f -print | sort; }
 
 if ready; then
     exit 0
@@ -113,7 +117,15 @@ if ! fresh .synced requirements-dev.lock; then
         die "the locked packages could not be installed; is the package index reachable?"
     fingerprint requirements-dev.lock >.venv/.synced
 fi
-say "installing the project itself"
-uv pip install --offline --no-deps --no-build-isolation --editable .
-fingerprint requirements-dev.lock pyproject.toml >.venv/.ready
+if ! fresh .ready requirements-dev.lock pyproject.toml; then
+    say "installing the project itself"
+    uv pip install --offline --no-deps --no-build-isolation --editable .
+    fingerprint requirements-dev.lock pyproject.toml >.venv/.ready
+fi
+say "building the web page"
+# Everything else works without it, also where the npm registry cannot be reached.
+.venv/bin/python scripts/page.py build ||
+    say "the web page was not built, and the server will say so; is the npm registry reachable?"
+# shellcheck disable=SC2046
+fingerprint $(page_files) >.venv/.page
 say "done"

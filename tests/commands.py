@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tests.crib import accept
+from tests.patience import patient
 from toolcrib.errors import ToolcribError
 from toolcrib.project import find
 
@@ -119,14 +120,17 @@ class CommandServer:
 
     def _connected(self) -> socket.socket:
         client = socket.socket(socket.AF_UNIX)
-        client.settimeout(LIMIT_S)
-        deadline = time.monotonic() + LIMIT_S
+        client.settimeout(patient(LIMIT_S))
+        began = time.monotonic()
         while True:
             try:
                 client.connect(str(self._socket))
                 return client
             except (FileNotFoundError, ConnectionRefusedError):
-                assert time.monotonic() < deadline, "the server of commands has not started"
+                if self.process is not None:
+                    assert self.process.poll() is None, "the server of commands has ended"
+                else:  # Another process started it.
+                    assert time.monotonic() - began < patient(LIMIT_S), "there is no server of commands"
                 time.sleep(0.01)
 
     def program(self, name: Literal["toolcrib", "python"] = "toolcrib") -> Path:
@@ -144,7 +148,7 @@ class CommandServer:
     def close(self) -> None:
         """End the server."""
         if self.process is not None:
-            self.process.communicate(timeout=LIMIT_S)
+            self.process.communicate(timeout=patient(LIMIT_S))
 
 
 CLIENT = """\
@@ -234,7 +238,7 @@ def complete(
     if input is not None:
         options["stdin"] = subprocess.PIPE
     with Forked(argv, **options) as process:
-        out, err = process.communicate(input, timeout)
+        out, err = process.communicate(input, patient(timeout))
     done = subprocess.CompletedProcess(process.args, process.returncode, out, err)
     if check:
         done.check_returncode()
@@ -283,7 +287,7 @@ def decides(root: Path, *what: str) -> str:
 
 
 def _root(words: Sequence[str | bytes], cwd: Path, env: Mapping[str, str]) -> Path | None:
-    """Return the root of the project that a command is about; None if there is none that can be opened."""
+    """Return the path of the project that a command is about; None if there is none that can be opened."""
     named = words[words.index("--root") + 1] if "--root" in words[:-1] else env.get("TOOLCRIB_ROOT", ".")
     try:
         start = (Path(cwd) / os.fsdecode(named)).resolve()
@@ -291,7 +295,7 @@ def _root(words: Sequence[str | bytes], cwd: Path, env: Mapping[str, str]) -> Pa
         return None
     for folder in (start, *start.parents):
         with suppress(ToolcribError, OSError):
-            return find(folder).root
+            return find(folder).path
     return None
 
 

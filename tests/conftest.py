@@ -8,16 +8,20 @@ import os
 import shutil
 import signal
 import tempfile
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from zlib import crc32
 
 import pytest
+import pytest_timeout
 from hypothesis import HealthCheck, settings
 
 from tests.commands import SHARED, shared_server
 from tests.databases import close_databases
+from tests.patience import patient
 from tests.postgres import PostgresProcess
 
 # What a project's user keeps (anchors of audit logs, grants, settings) goes to a folder of this run's own.
@@ -53,6 +57,30 @@ def pytest_configure(config: pytest.Config) -> None:
         modules = sorted(str(path) for path in Path(__file__).parent.glob("*/**/test_*.py"))
         first = len(modules) * int(process["workerid"][2:]) // process["workercount"]
         config.args[:] = modules[first:] + modules[:first]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> bool | None:
+    """Give each test its time on a busy machine: the limit is for what hangs."""
+    if settings.method != "signal":
+        return None
+    began = time.monotonic()
+
+    def ring(_: int, __: object) -> None:
+        left = began + patient(settings.timeout) - time.monotonic()
+        if left > 0:
+            signal.setitimer(signal.ITIMER_REAL, left)
+        else:
+            pytest_timeout.timeout_sigalrm(item, settings)
+
+    def cancel() -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+
+    item.cancel_timeout = cancel  # type: ignore[attr-defined]  # where pytest-timeout looks for it
+    signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, settings.timeout)
+    return True
 
 
 @pytest.hookimpl(tryfirst=True)

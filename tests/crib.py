@@ -26,6 +26,8 @@ def accept(root: Path, data: Path | None = None) -> None:
     `data` is the person's data folder; None: the one of this process.
     """
     vault, place = Vault(root, data), find(root)
+    if place.file is not None:  # A Python file needs no trust.
+        return
     config = load_config(place.config, place.root)
     project = Project(place, config, secrets=EnvironmentSecrets({}), vault=vault)
     rows = settings_rows(Config()) if project.trust.ledger.last(SETTINGS) is None else []

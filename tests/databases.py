@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
+from tests.patience import wait_for
 from toolcrib.state import Database, PostgresDatabase, PostgresServer, SqliteDatabase, Transaction
 
 Address = Path | str
@@ -35,11 +35,8 @@ def open_database(
 
 def await_change(db: Database, before: int) -> int:
     """Return the version of a database once it differs from the one before."""
-    deadline = time.monotonic() + 30
-    while (now := db.version) == before:
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-    return now
+    wait_for(lambda: db.version != before, "a change", pause_s=0.005)
+    return db.version
 
 
 def clocked(database: Database, clock: Callable[[], float]) -> Database:

@@ -23,6 +23,7 @@ from toolcrib.runs import (
     Dispatcher,
     DurableCalls,
     EmbeddedDispatcher,
+    Offer,
     PgQueuerDispatcher,
     Worker,
 )
@@ -48,8 +49,8 @@ class Recorded(DurableCalls):
     def finish(self, claim: ClaimedCall, result: bytes) -> bool:
         return self._told(claim, super().finish(claim, result))
 
-    def hand_back(self, claim: ClaimedCall) -> bool:
-        return self._told(claim, super().hand_back(claim))
+    def hand_back(self, claim: ClaimedCall, reason: str = "") -> bool:
+        return self._told(claim, super().hand_back(claim, reason))
 
     def _told(self, claim: ClaimedCall, was_recorded: bool) -> bool:
         if not was_recorded:
@@ -155,7 +156,7 @@ def worker_of(
     return Worker(
         calls,
         attempt,
-        lambda: names if isinstance(names, Mapping) else dict.fromkeys(names),
+        lambda: Offer(names if isinstance(names, Mapping) else dict.fromkeys(names)),
         **{"concurrency": 20, **options},
     )
 

@@ -17,7 +17,9 @@ from urllib.parse import urlsplit
 
 from tests.commands import PROGRAM, Forked
 from tests.crib import accept
+from tests.patience import patient
 from toolcrib.guard import Tokens
+from toolcrib.serve.rest import running_link
 from toolcrib.state import Vault
 
 LIMIT_S = 30
@@ -62,7 +64,7 @@ class HttpServerProcess:
         return port
 
     def connect(self) -> http.client.HTTPConnection:
-        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=LIMIT_S)
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=patient(LIMIT_S))
 
     def send(
         self,
@@ -85,6 +87,18 @@ class HttpServerProcess:
             return Reply(response.status, response.headers, response.read())
         finally:
             connection.close()
+
+    def person_link(self) -> str:
+        """Return a new login link of the person who started the server."""
+        link = running_link(Vault(self.root, self.data))
+        assert link is not None
+        return link
+
+    def log_in(self, link: str) -> dict[str, str]:
+        """Use a login link; return the header of its session, as the page sends it."""
+        reply = self.send("POST", "/session", {"code": link.partition("#code=")[2]}, token=None)
+        assert (reply.status, reply.headers["Set-Cookie"]) == (201, None)
+        return {"Authorization": f"Bearer {reply.json['token']}", "Origin": self.address}
 
     def create_token(self, name: str, *scopes: str, **options: Any) -> str:
         tokens = Tokens(Vault(self.root, self.data))
@@ -124,5 +138,5 @@ def http_server(
             yield server
         finally:
             process.terminate()
-            process.wait(LIMIT_S)
+            process.wait(patient(LIMIT_S))
             process.stdout.close()

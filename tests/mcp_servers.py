@@ -7,13 +7,13 @@ import socket
 import sys
 import sysconfig
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
 import uvicorn
 
 from tests.crib import Crib
+from tests.patience import wait_for
 from toolcrib.guard import Ledger
 from toolcrib.project import Project, load_config
 from toolcrib.project.trust.trust import settings_rows
@@ -191,10 +191,7 @@ class Served:
     def start(self) -> None:
         """Begin, and wait until it answers."""
         self.thread.start()
-        deadline = time.monotonic() + 20
-        while not self.uvicorn.started:
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        wait_for(lambda: self.uvicorn.started, "the server")
 
     def stop(self) -> None:
         """End, and wait for that."""

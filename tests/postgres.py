@@ -16,6 +16,8 @@ from urllib.parse import quote
 
 from psycopg.pq import PGconn, Ping
 
+from tests.patience import patient
+
 _PR_SET_PDEATHSIG = 1
 
 
@@ -67,7 +69,7 @@ class PostgresProcess:
         """Stop it: SIGINT ends connections in good order, SIGQUIT at once."""
         assert self._process is not None
         self._process.send_signal(how)
-        self._process.wait(30)
+        self._process.wait(patient(30))
 
     def remove(self) -> None:
         """Stop it and delete its data."""

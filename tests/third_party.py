@@ -18,6 +18,8 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
+from tests.patience import patient
+
 __all__ = ["NODE_22", "SDK_LOCK", "SESSIONS_LOCK", "example_server", "node_packages", "python_servers"]
 
 _LOCKS = Path(__file__).with_name("packages")
@@ -89,5 +91,6 @@ def _installed(kind: str, locks: list[Path], install: Callable[[Path], None]) ->
 
 
 def _run(command: list[str], folder: Path) -> None:
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=300)
+    limit = patient(300)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=limit)
     assert done.returncode == 0, f"{command}: {done.stderr[-2_000:]}"

@@ -28,9 +28,11 @@ if TYPE_CHECKING:
         ToolDiscard,
         ToolSnooze,
     )
+    from toolcrib.manifest.team import load_team
     from toolcrib.project import Project
     from toolcrib.runs.agents import Agent, Budgets
-    from toolcrib.spec import Call, Content, McpForms, Result, Retry, Tool
+    from toolcrib.runs.workflows import Workflow
+    from toolcrib.spec import Call, Content, Limits, McpForms, Result, Retry, Tool
     from toolcrib.toolset import Toolset
 
 __version__ = "0.1.0"
@@ -41,17 +43,19 @@ _HOMES = {
         "get_variable_or", "get_variables", "must_get_variable",
     ),
     "toolcrib.errors": ("RetryableError", "ToolCancel", "ToolDiscard", "ToolSnooze", "ToolcribError"),
+    "toolcrib.manifest.team": ("load_team",),
     "toolcrib.project": ("Project",),
     "toolcrib.runs.agents": ("Agent", "Budgets"),
-    "toolcrib.spec": ("Call", "Content", "McpForms", "Result", "Retry", "Tool"),
+    "toolcrib.runs.workflows": ("Workflow",),
+    "toolcrib.spec": ("Call", "Content", "Limits", "McpForms", "Result", "Retry", "Tool"),
     "toolcrib.toolset": ("Toolset",),
 }  # fmt: skip
 
 __all__ = [
-    "Agent", "Budgets", "Call", "Content", "Context", "McpForms", "Project", "Result", "Retry",
+    "Agent", "Budgets", "Call", "Content", "Context", "Limits", "McpForms", "Project", "Result", "Retry",
     "RetryableError", "RunContext", "Tool", "ToolCancel", "ToolDiscard", "ToolSnooze", "ToolcribError",
-    "Toolset", "get_run_context", "get_run_id", "get_session_id", "get_variable", "get_variable_or",
-    "get_variables", "must_get_variable",
+    "Toolset", "Workflow", "get_run_context", "get_run_id", "get_session_id", "get_variable",
+    "get_variable_or", "get_variables", "load_team", "must_get_variable",
 ]  # fmt: skip
 
 

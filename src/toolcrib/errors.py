@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+if TYPE_CHECKING:
+    from datetime import timedelta
 
 
 class Violation(NamedTuple):
@@ -135,61 +138,56 @@ class BundleDeleting(NotFoundError):
     status = 410
 
 
-class InvalidError(ToolcribError):
-    """A value does not have the form that it must have."""
+class InvalidInput(ToolcribError):
+    """Arguments, a body or a query do not have the form that they must have; nothing ran."""
 
-    code = "invalid"
     status = 400
     exit_code = 4
 
 
-class DefinitionError(InvalidError):
+class DefinitionError(InvalidInput):
     """A tool is defined in a way that cannot be described or called."""
 
     code = "invalid_definition"
 
 
-class ManifestError(InvalidError):
+class ManifestError(InvalidInput):
     """A manifest cannot be read or breaks a rule of the format."""
 
     code = "invalid_manifest"
 
 
-class ConfigError(InvalidError):
+class ConfigError(InvalidInput):
     """The project's configuration cannot be read or breaks a rule."""
 
     code = "invalid_config"
 
 
-class InvalidInput(InvalidError):
-    """The arguments do not match the tool's input schema; nothing ran."""
-
-
-class InvalidId(InvalidError):
+class InvalidId(InvalidInput):
     """The id is not a UUID of version 7."""
 
 
-class InvalidSlug(InvalidError):
+class InvalidSlug(InvalidInput):
     """The slug or version has characters or a length that are not allowed."""
 
 
-class MissingField(InvalidError):
+class MissingField(InvalidInput):
     """A field that the record needs is missing."""
 
 
-class TooLarge(InvalidError):
+class TooLarge(InvalidInput):
     """The body of the HTTP request is larger than the limit."""
 
     status = 413
 
 
-class UnsupportedMediaType(InvalidError):
+class UnsupportedMediaType(InvalidInput):
     """The body of the HTTP request is not of a supported type."""
 
     status = 415
 
 
-class InvalidArchive(InvalidError):
+class InvalidArchive(InvalidInput):
     """The archive is not a bundle as `toolcrib bundle export` writes it; nothing of it was imported."""
 
 
@@ -235,6 +233,10 @@ class BuiltInReadOnly(DeniedError):
     """Built-in bundles and tools can only be switched on and off."""
 
     code = "builtin_read_only"
+
+
+class BundleReadOnly(DeniedError):
+    """The tools of a project or server are defined there; their bundle can only be switched on and off."""
 
 
 class BudgetExceeded(DeniedError):
@@ -404,13 +406,17 @@ class ToolDiscard(ToolSignal):
 
 
 class ToolSnooze(ToolSignal):
-    """Not now: try again after `delay` seconds, 0 to a day, without using up an attempt."""
+    """Not now: try again after `delay`, 0 to a day, without using up an attempt.
+
+    The delay is a number of seconds or a `timedelta`.
+    """
 
     MAX_DELAY_S = 86_400
 
-    def __init__(self, delay: float, reason: str | BaseException = "") -> None:
+    def __init__(self, delay: float | timedelta, reason: str | BaseException = "") -> None:
         super().__init__(reason)
-        self.delay = float(min(max(0, delay), self.MAX_DELAY_S))
+        seconds = delay if isinstance(delay, int | float) else delay.total_seconds()
+        self.delay = float(min(max(0, seconds), self.MAX_DELAY_S))
 
     def __reduce__(self) -> tuple[type[ToolSnooze], tuple[float, str]]:
         return type(self), (self.delay, self.reason)

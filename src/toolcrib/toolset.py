@@ -13,12 +13,13 @@ class Toolset(core.Toolset):
     def run(self) -> NoReturn:
         """Serve the tools to an MCP client on standard input and output, and end the process with it.
 
-        For the end of a program: `if __name__ == "__main__": tools.run()`. While it serves, `print` writes to
+        For the end of a program: `if __name__ == "__main__": tools.run()`. The file of the program is then a
+        project: its calls are recorded, and may wait for approval. While it serves, `print` writes to
         standard error; what is printed before goes to the client. Raises ProgramRead instead while the
-        command line only reads the program.
+        program is only read for its tools, and UsageError where there is no file.
         """
         if core.reading_program.get():
             raise core.ProgramRead
-        from toolcrib.serve.process import serve_toolset
+        from toolcrib.serve.process import serve_program
 
-        serve_toolset(self)
+        serve_program(self)

@@ -15,6 +15,7 @@ import pytest
 
 from tests.conftest import need
 from tests.crib import accept
+from tests.patience import patient
 from tests.third_party import NODE_22, node_packages
 from toolcrib.guard import Tokens
 from toolcrib.state import Vault
@@ -54,13 +55,13 @@ def required_and_failed(suite: list[str], address: str, version: str) -> tuple[l
     """
     required = requirements(suite, version)
     command = [*suite, "server", "--url", address, "--requirements", version]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=patient(LIMIT_S), check=False)
     passed = set(re.findall(r"^✓ (\S+): [1-9]", ran.stdout.partition("=== SUMMARY ===")[2], re.MULTILINE))
     failed = [name for name in required if name not in passed]
     assert (ran.returncode == 0) == (not failed), ran.stdout[-4_000:] + ran.stderr
     if HURRIED in failed:  # The machine may have been too busy.
         alone = [*suite, "server", "--url", address, "--scenario", HURRIED, "--spec-version", version]
-        if subprocess.run(alone, capture_output=True, timeout=LIMIT_S, check=False).returncode == 0:
+        if subprocess.run(alone, capture_output=True, timeout=patient(LIMIT_S), check=False).returncode == 0:
             failed.remove(HURRIED)
     print(f"{version}: {len(required) - len(failed)} of {len(required)} pass; not {failed}\n{ran.stdout}")
     return required, failed

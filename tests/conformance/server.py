@@ -404,7 +404,7 @@ async def serve(project: Project) -> None:
     listening = open_socket("127.0.0.1", 0)
     closing = asyncio.Event()
     port = listening.getsockname()[1]
-    async with rest_app(project, port=port, closing=closing) as (app, _):
+    async with rest_app(project, closing=closing) as (app, _):
         print(f"http://127.0.0.1:{port}/mcp", flush=True)
         served = with_token(app, os.environ["CONFORMANCE_TOKEN"])
         await serve_app(served, listening, closing)

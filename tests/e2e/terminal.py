@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.commands import PROGRAM, Forked, accept_before
+from tests.patience import patient
 
 # The new session takes the terminal as its own, so that Ctrl-C reaches it as a signal.
 TAKE = """
@@ -50,9 +51,9 @@ class Terminal:
 
     def read_until(self, expected: str, seconds: float = 60.0) -> str:
         """Read until the screen has shown this text."""
-        deadline = time.monotonic() + seconds
+        began = time.monotonic()
         while expected not in self.text:
-            assert time.monotonic() < deadline, f"{expected!r} never came: {self.text!r}"
+            assert time.monotonic() - began < patient(seconds), f"{expected!r} never came: {self.text!r}"
             assert self._read(), f"{expected!r} never came: {self.text!r}"
         return self.text
 
@@ -66,10 +67,10 @@ class Terminal:
 
     def end(self, seconds: float = 60.0) -> int:
         """Read to the end; the exit status."""
-        deadline = time.monotonic() + seconds
+        began = time.monotonic()
         while self._read():
-            assert time.monotonic() < deadline, self.text
-        return self.process.wait(seconds)
+            assert time.monotonic() - began < patient(seconds), self.text
+        return self.process.wait(patient(seconds))
 
     def _read(self) -> bool:
         answers = select.poll()  # The tests may have more files open than select(2) takes.

@@ -52,7 +52,7 @@ def test_agents_are_imported(crib: Crib) -> None:
 
 
 def test_a_full_page_of_sessions_names_the_next_one(crib: Crib) -> None:
-    older, newer = (plain(crib, "sessions", "create").out.strip() for _ in range(2))
-    first = plain(crib, "sessions", "list", "--limit", "1")
+    older, newer = (plain(crib, "runs", "sessions", "create").out.strip() for _ in range(2))
+    first = plain(crib, "runs", "sessions", "list", "--limit", "1")
     assert (newer in first.out, first.err) == (True, f"There may be more: --before {newer}\n")
-    assert older in plain(crib, "sessions", "list", "--before", newer).out
+    assert older in plain(crib, "runs", "sessions", "list", "--before", newer).out

@@ -88,13 +88,13 @@ show rows
 show gret
 show greet@2
 show other/greet
-search greet
-search numbers --kind python
-search cuont
-search does --limit 2
-search zzzz
-search nothing_like_it
-schema nothing
+list greet
+list numbers --kind python
+list cuont
+list does --limit 2
+list zzzz
+list nothing_like_it
+lint --schema nothing
 policy show
 policy explain greet
 policy explain pay amount:=9

@@ -290,28 +290,29 @@ def test_conversions(shop: GoldenCrib) -> None:
     shutil.copytree(DATA / "vega", shop.root / "vega")
     shutil.copytree(DATA / "dialects", shop.root / "dialects")
     lines = [
-        f"convert .toolcrib/tools/{name}/tool.yml --to {form} --json"
+        f"import convert .toolcrib/tools/{name}/tool.yml --to {form} --json"
         for name in ("greet", "answer", "rows")
         for form in ("vega", "flexigpt", "sympozium")
     ]
     lines += [
-        f"convert vega/{path.name} --to native --json" for path in sorted((shop.root / "vega").iterdir())
+        f"import convert vega/{path.name} --to native --json"
+        for path in sorted((shop.root / "vega").iterdir())
     ]
     cases = shop.each("\n".join(lines))
     cases += shop.each(
         """
-        convert dialects/tool.json --to native --json
-        convert dialects/tool.json --to vega --json
-        convert dialects/skillpack.yaml --to native --only list_pods --json
-        convert dialects/skillpack.yaml --to native
-        convert dialects/skillpack.yaml --to native --json
-        convert dialects/pdf-forms/SKILL.md --to native --json
-        convert dialects/tool.json --from vega --to native --json
-        convert dialects/tool.json --to natve --json
-        convert dialects/tool.json --to skill --json
-        convert gone.json --to native --json
-        convert dialects/skillpack.yaml --to native --output made --json
-        convert dialects/skillpack.yaml --to native --output made --json
+        import convert dialects/tool.json --to native --json
+        import convert dialects/tool.json --to vega --json
+        import convert dialects/skillpack.yaml --to native --only list_pods --json
+        import convert dialects/skillpack.yaml --to native
+        import convert dialects/skillpack.yaml --to native --json
+        import convert dialects/pdf-forms/SKILL.md --to native --json
+        import convert dialects/tool.json --from vega --to native --json
+        import convert dialects/tool.json --to natve --json
+        import convert dialects/tool.json --to skill --json
+        import convert gone.json --to native --json
+        import convert dialects/skillpack.yaml --to native --output made --json
+        import convert dialects/skillpack.yaml --to native --output made --json
         lint dialects/tool.json dialects/skillpack.yaml --json
         """
     )
@@ -432,9 +433,9 @@ def test_what_people_read_and_shells_ask(shop: GoldenCrib) -> None:
         list --for openai
         show greet
         show gret
-        search greet
-        search zzzz
-        schema manifest
+        list greet
+        list zzzz
+        lint --schema manifest
         policy show
         policy explain greet
         run greet who:=5

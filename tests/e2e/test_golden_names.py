@@ -49,7 +49,9 @@ def helps(crib: GoldenCrib, words: list[str]) -> Iterator[tuple[str, dict[str, A
         "required": sorted(REQUIRED.findall(options)),
     }
     yield " ".join(words), found
-    for name in COMMAND.findall(commands):
+    # The help of the program names its commands group by group.
+    rows = re.findall(r"^  [a-z]+ing  +(.+)$", usage, re.MULTILINE)
+    for name in [name for row in rows for name in row.split(", ")] or COMMAND.findall(commands):
         yield from helps(crib, [*words, name])
 
 
@@ -144,6 +146,9 @@ VALUES: dict[str, list[Any]] = {
         ]
     ],
     "policy.self_approval": [True],
+    "retention.calls_days": [1, 365],
+    "retention.failed_days": [180],
+    "retention.runs_days": [90],
     "retry.jitter": [0.1],
     "retry.max_attempts": [3],
     "roots": [{"docs": "docs", "out": {"path": "out", "write": True}}],
@@ -157,6 +162,7 @@ VALUES: dict[str, list[Any]] = {
         {"network": False, "fs": {"read": ["."], "write": []}, "secrets": [], "env": []}
     ],
     "sources": [[{"dir": ".", "dialect": "vega", "permissions": {"network": False, "fs": {"read": ["."]}}}]],
+    "workers.lease_s": [5, 60.5],
 }
 """Values that each setting takes."""
 
@@ -187,4 +193,7 @@ def taken(crib: GoldenCrib, settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_the_manifest_schema(crib: GoldenCrib) -> None:
-    golden("schema", [crib.case("schema", "manifest", "--json"), crib.case("schema", "manifest")])
+    golden(
+        "schema",
+        [crib.case("lint", "--schema", "manifest", *more) for more in (["--json"], [])],
+    )

@@ -24,10 +24,18 @@ negative_data_rejection.expected-statuses = [400, 401, 403, 404, 405, 409, 410, 
 
 [[operations]]
 include-operation-id = [
-    "list_bundles", "list_calls", "list_tools", "search_tools", "put_tool", "list_approvals", "list_grants",
-    "list_audit_lines", "lint_text", "convert_text", "import_openapi", "import_from_zip", "get_usage",
-    "list_runs", "list_sessions", "create_session", "explain_policy",
+    "list_bundles", "list_calls", "list_tools", "search_tools", "put_bundle", "put_tool", "list_approvals",
+    "list_grants", "list_audit_lines", "lint_text", "convert_text", "import_openapi", "get_usage",
+    "list_runs", "list_sessions", "create_session", "explain_policy", "cancel_calls", "retry_calls",
+    "cancel_runs", "retry_runs", "get_all_usage", "stream_call_events", "stream_run_events",
+    "stream_all_run_events",
 ]
+checks.positive_data_acceptance.expected-statuses = ["2xx", 400, 401, 403, 404, 409, 410, 412]
+
+# The example of a file is no file.
+[[operations]]
+include-operation-id = "import_from_zip"
+phases.examples.enabled = false
 checks.positive_data_acceptance.expected-statuses = ["2xx", 400, 401, 403, 404, 409, 410, 412]
 """
 # A third of all requests of that phase; the long form sends them.

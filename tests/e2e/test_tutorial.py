@@ -14,7 +14,7 @@ from tests.e2e.terminal import terminal
 
 pytestmark = pytest.mark.usefixtures("kernel")
 
-ANSWER = re.compile(r"^(.+[?)\]]) (⏎|y|n)$", re.MULTILINE)
+ANSWER = re.compile(r"^(.+?[?)\]]) ([\w ]*⏎|y|n)$", re.MULTILINE)
 """A question of the page and the key that answers it."""
 
 

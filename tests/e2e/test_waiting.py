@@ -59,7 +59,7 @@ def test_a_call_whose_tool_nothing_has_is_waited_for_with_a_note(crib: Crib) -> 
     call_id = project.submit("only_here")
     with started(crib, "calls", "wait", call_id) as wait:
         note = error_line(wait)
-        assert note.startswith("No process that serves has `only_here`.")
+        assert note.startswith("No process that serves has only_here.")
         assert "`toolcrib worker --app MODULE:FUNCTION`" in note
 
 

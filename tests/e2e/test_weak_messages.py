@@ -118,15 +118,16 @@ def test_words_that_would_be_ignored_or_were_meant_otherwise(crib: Crib, tmp_pat
     app = tmp_path / "app.py"
     app.write_text("from toolcrib import Toolset\ntools = Toolset()\n@tools.tool\ndef add(a: int): ...\n")
     mistakes: list[tuple[tuple[str, ...], str]] = [
-        (("list", str(app.with_suffix(""))), f"Write {app}"),
         (("lint", str(app)), f"toolcrib list {app}"),
         (("run", str(app), "add", "a", "=", "2"), "Write a=value without blanks"),
         (("run", str(app), "add", '{"a": 2}'), "Write key=value"),
         (("serve", str(app), "--port", "80"), "--port has an effect only with --http"),
         (("serve", "--stdio", "--host", "::"), "--host has an effect only with --http"),
-        (("serve", str(app), "--root", "."), "--root has an effect only with a project"),
+        (("serve", str(app), "--root", "."), "name two projects"),
         (("import", "shop.yaml"), "toolcrib import openapi shop.yaml"),
     ]
+    done = cli(crib, "list", str(app.with_suffix("")))
+    assert (done.code, f"toolcrib list {app}" in done.err) == (3, True)
     for words, hint in mistakes:
         done = cli(crib, *words)
         assert (done.code, hint in done.err) == (2, True), done.err
@@ -181,7 +182,11 @@ def test_findings_about_servers_have_their_place(crib: Crib) -> None:
     for text, hint in (
         ('{"mcpServers": {\n  "a": {"comand": "x"}}}', ".mcp.json:2:3: error[wrong-value]: a: `comand`"),
         ('{"mcpServers": {\n  "a": {"command": "x"},}}', ".mcp.json:2:24: error[json-syntax]"),
-        ('{"servers": {"a": {"command": "x"}}}', "write `mcpServers`"),
+        ('{"servers": {"a": {"comand": "x"}}}', ".mcp.json:1:14: error[wrong-value]: a: `comand`"),
+        (
+            '{"mcpServers": {\n  "a": {"command": "x", "timeout": 5}}}',
+            ".mcp.json:2:3: warning[server]: a: `timeout`: of other hosts, without effect here",
+        ),
     ):
         crib.write(".mcp.json", text)
         assert hint in cli(crib, "lint").out

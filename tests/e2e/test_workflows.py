@@ -82,7 +82,7 @@ def test_over_rest(crib: Crib) -> None:
         started = server.send("POST", "/workflows/words/runs", {"inputs": {"word": "hi"}})
         assert started.status == 202, started.body
         end = time.monotonic() + LIMIT_S
-        while (run := server.send("GET", f"/runs/{started.json['run']}").json)["state"] != "done":
+        while (run := server.send("GET", f"/runs/{started.json['runId']}").json)["state"] != "done":
             assert time.monotonic() < end
             time.sleep(0.05)
         assert json.loads(run["answer"]) == SAID

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.abc
 import json
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -204,8 +206,57 @@ async def test_langchain_gets_tools_that_answer_tool_calls(source: Toolset) -> N
     assert (WRONG in wrong.content, wrong.status) == (True, "error")
     failed = await fail.ainvoke(call("fail", {}))
     assert ("the stock is gone" in failed.content, failed.status) == (True, "error")
-    with pytest.raises(NotImplementedError, match="ainvoke"):
-        add.invoke({"config": 2})
+    # Inside of an event loop, as in a notebook.
+    assert add.invoke({"config": 2}) == '{"sum":3}'
+
+
+def test_langchain_calls_tools_without_an_event_loop(source: Toolset, crib: Crib) -> None:
+    from toolcrib.integrations.langchain import tools
+
+    add, fail = tools(source)
+    assert add.invoke({"config": 2, "self_": 5}) == '{"sum":7}'
+    assert WRONG in add.invoke({"config": "2"})
+    assert "the stock is gone" in fail.invoke({})
+    crib.shell("say")
+    project = Project.open(crib.root, accept="all")
+    (say,) = tools(project, caller="agent:helper")
+    assert [say.invoke({"c": f"echo {word}"}) for word in ("one", "two")] == ["one\n", "two\n"]
+    assert crib.last().fields["caller"] == "agent:helper"
+
+
+class Closed(importlib.abc.MetaPathFinder):
+    """Hides packages, as if they were not installed."""
+
+    def __init__(self, *packages: str) -> None:
+        self._packages = packages
+
+    def find_spec(self, name: str, *_: Any) -> None:
+        if name in self._packages:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
+@pytest.mark.parametrize(
+    ("adapter", "module", "package"),
+    [
+        ("anthropic", "anthropic", "anthropic"),
+        ("langchain", "langchain_core", "langchain-core"),
+        ("openai", "openai", "openai"),
+        ("openai_agents", "agents", "openai-agents"),
+        ("pydantic_ai", "pydantic_ai", "pydantic-ai-slim"),
+    ],
+)
+def test_an_adapter_without_its_package_names_the_command(
+    adapter: str, module: str, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [*sys.modules]:
+        if name.partition(".")[0] == module or name == f"toolcrib.integrations.{adapter}":
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(sys, "meta_path", [Closed(module), *sys.meta_path])
+
+    with pytest.raises(ModuleNotFoundError) as caught:
+        importlib.import_module(f"toolcrib.integrations.{adapter}")
+    assert caught.value.name == module
+    assert f"{sys.executable} -m pip install --upgrade {package}" in str(caught.value)
 
 
 async def test_an_agent_of_pydantic_ai_calls_the_tools_and_tries_again(source: Toolset) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import traceback
+from datetime import timedelta
 
 import pytest
 
@@ -72,6 +73,11 @@ def test_a_signal_takes_text_or_an_exception() -> None:
     assert errors.ToolCancel(ValueError("no")).reason == "no"
     assert errors.ToolDiscard("no").reason == "no"
     assert errors.RetryableError().reason == "RetryableError"
+
+
+def test_a_snooze_takes_seconds_or_a_timedelta() -> None:
+    assert ToolSnooze(timedelta(minutes=1, milliseconds=500)).delay == ToolSnooze(60.5).delay == 60.5
+    assert ToolSnooze(timedelta(days=9)).delay == ToolSnooze.MAX_DELAY_S
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ HEAVY = {
     "mcp",
     "orjson",
     "pydantic",
+    "pydantic_core",
     "rapidfuzz",
     "re2",
     "rich",
@@ -64,6 +65,25 @@ def test_import_pulls_in_nothing_heavy() -> None:
 
     assert "toolcrib" in output.split()
     assert {name.split(".")[0] for name in output.split()} & HEAVY == set()
+
+
+def test_plain_functions_need_no_pydantic() -> None:
+    code = """
+import sys
+from typing import Annotated, Literal
+from toolcrib import Toolset
+tools = Toolset()
+@tools.tool
+def plain(
+    a: int, b: list[float] | None, c: Annotated[dict[str, bool], "C"] = {}, d: Literal["x", "y"] = "x", e=1
+) -> dict[str, float]:
+    return {"b": b[0]}
+result = tools.call_sync("plain", {"a": 1, "b": [2]})
+print(len(tools.schema()), result.value, *{"pydantic", "pydantic_core"} & sys.modules.keys())
+"""
+    output = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+
+    assert output.strip() == "1 {'b': 2.0}"
 
 
 def test_the_state_of_commands_needs_no_event_loop() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from toolcrib.errors import UsageError
 from toolcrib.executors import Host
-from toolcrib.manifest import Kind
-from toolcrib.spec import Call, CallContext, ExecConfig, Executor, Outcome, Tool
+from toolcrib.manifest import Answers, Kind, Made, Starter
+from toolcrib.spec import Annotations, Call, CallContext, ExecConfig, Executor, Outcome, Tool
 from toolcrib.template import Namespaces, Values, parse, render_value
 
 
@@ -38,10 +40,29 @@ def _executor(tool: Tool, host: Host) -> Executor:  # noqa: ARG001 - it needs no
     return GreetingExecutor(tool)
 
 
+def _touches(tool: Tool) -> Iterator[str]:
+    """Yield what a person must trust: only a loud greeting does more than its permissions say."""
+    assert isinstance(tool.config, GreetingExec)
+    if tool.config.loud:
+        yield "wake the neighbours"
+
+
+def _begun(answers: Answers) -> Made:
+    """Make the block of a new tool of what a person has answered."""
+    if not answers.runs:
+        raise UsageError("a greeting needs its text", hint="--run 'Hello, ${name}!'")
+    return Made({"text": answers.runs})
+
+
 KIND = Kind(
     name="greeting",
     config=GreetingExec,
     executor=_executor,
     schema=Path(__file__).with_name("schema.json"),
     templated=("text",),
+    docs=("in the process of Toolcrib", "its own code: it only writes a text"),
+    starter=Starter(_begun, runs="What does it say? (such as: Hello, ${name}!)", format="text"),
+    touches=_touches,
+    annotations=lambda _: Annotations(read_only=True, idempotent=True),
+    traced=lambda config: {"greeting.volume": "loud" if config.loud else "normal"},
 )

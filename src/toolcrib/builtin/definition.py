@@ -23,9 +23,11 @@ from toolcrib.spec import (
     Source,
     Tool,
 )
+from toolcrib.state.installation import install_hint
 
 BUILTIN_BUNDLE = "builtin"
 """The bundle of every built-in tool."""
+BUILTIN_VERSION = "v1"
 
 
 def string(description: str, **more: Any) -> dict[str, Any]:
@@ -89,6 +91,7 @@ class Builtin:
             examples=tuple(self.examples),
             mcp=McpForms(resource=self.resource),
             bundle=BUILTIN_BUNDLE,
+            version=BUILTIN_VERSION,
             # Part of the manifest that `_source` writes, so another option is another version to trust.
             extensions={"builtin": dict(settings.of(self.name))} if settings.of(self.name) else {},
         )
@@ -122,6 +125,4 @@ class Builtin:
 
 def missing_extra(tool: str, extra: str) -> ToolUnavailable:
     """Return the error of a tool whose library is not installed."""
-    return ToolUnavailable(
-        f"{tool} needs the extra `{extra}`", hint=f"Install it: pip install 'toolcrib[{extra}]'"
-    )
+    return ToolUnavailable(f"{tool} needs the extra `{extra}`", hint=install_hint(extra))

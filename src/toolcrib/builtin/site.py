@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from toolcrib.builtin.settings import BuiltinSettings
-from toolcrib.errors import PermissionDenied, ToolcribError
+from toolcrib.errors import PermissionDenied
 from toolcrib.executors.function.threads import run_in_thread
 from toolcrib.executors.host import Host
-from toolcrib.spec import Caller, Tool
+from toolcrib.spec import CallContext, Caller, Tool
 
 if TYPE_CHECKING:
     from toolcrib.sandbox import Roots
@@ -63,14 +64,13 @@ class Site:
         return str(Path(self.host.workspace().root, base, path))
 
     async def in_files(
-        self, path: str, access: Literal["read", "write"], work: Callable[[Roots, str], T]
+        self, ctx: CallContext, path: str, access: Literal["read", "write"], work: Callable[[Roots, str], T]
     ) -> T:
         """Call `work` in a thread, with the open roots and the path in them.
 
         Raises PermissionDenied for a path outside (`path escapes sandbox`) or in a read-only folder.
         """
         from toolcrib.executors.file.granted import GrantedFiles
-        from toolcrib.sandbox import Roots
 
         if access == "write" and not self.tool.permissions.write:
             raise PermissionDenied(
@@ -78,22 +78,10 @@ class Site:
                 hint="To allow it, write `roots: {workspace: {path: ., write: true}}` in config.yml.",
             )
         # Roots are resolved once; each call opens them anew and stays beneath them.
-        files = self.kept.get("files")
+        files: GrantedFiles | None = self.kept.get("files")
         if files is None:
             files = self.kept["files"] = GrantedFiles(self.tool, self.host.workspace())
-        asked = self.absolute(path)
-
-        def run() -> T:
-            place, roots = files.find(asked, access)
-            try:
-                with Roots(*roots) as opened:
-                    return work(opened, place)
-            except ToolcribError as error:  # Shown as the caller wrote it: not where the folder really is.
-                error.message = error.message.replace(place, path).replace(asked, path)
-                error.args = (error.message,)
-                if "path" in error.details:
-                    error.details["path"] = path
-                raise
-
-        result: T = await run_in_thread(run)
-        return result
+        used = await run_in_thread(partial(files.use, self.absolute(path), access, work, shown=path))
+        ctx.created += used.created
+        value: T = used.value
+        return value

@@ -2,6 +2,7 @@
 
 from toolcrib.bundles.forms import (
     entry_of,
+    label_of,
     read_manifest,
     read_record,
     record_text,
@@ -10,4 +11,5 @@ from toolcrib.bundles.forms import (
 )
 from toolcrib.bundles.history import RecordedChange, Revision, log_of
 from toolcrib.bundles.records import BundleBody, BundleRecord, ToolBody, ToolRecord
-from toolcrib.bundles.store import BuiltIn, Store
+from toolcrib.bundles.sources import ListedTool, SourceBundle
+from toolcrib.bundles.store import Store

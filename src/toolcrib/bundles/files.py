@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from toolcrib.errors import StateUnavailable
-from toolcrib.state.private import put_file, sync_folder, unwritable
+from toolcrib.state.private import make_private, put_file, sync_folder, unwritable
 
 _WAIT_S = 30.0
 """Seconds until a process that holds the lock is taken for stopped; a large import takes some of them."""
@@ -67,6 +67,7 @@ class StoreLock:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[int]:
+    make_folder(path.parent)
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except OSError as error:
@@ -82,17 +83,9 @@ def _opened(path: Path) -> Iterator[int]:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder that only its owner may enter, if it is missing, and those above it."""
-    if path.is_dir():
-        return
+    """Make a folder as `make_private` does. Raises StateUnavailable."""
     try:
-        if not path.parent.is_dir():
-            make_folder(path.parent)
-        # Another process may make it at the same moment.
-        with suppress(FileExistsError):
-            path.mkdir(mode=0o700)
-        # Else a crash could lose the new folder with the synced files in it.
-        sync_folder(path.parent)
+        make_private(path)
     except OSError as error:
         raise unwritable(path, error) from None
 

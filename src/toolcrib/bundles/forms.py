@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 
+from toolcrib.bundles.answers import ToolAnswer
+from toolcrib.bundles.reading import DamagedTool
 from toolcrib.bundles.records import (
-    SCHEMA_VERSION,
     ToolBody,
     ToolRecord,
     check_slug,
     check_tool_body,
     check_version,
 )
-from toolcrib.errors import ConflictError, InvalidError, InvalidInput, ManifestError, MissingField, Violation
+from toolcrib.errors import ConflictError, InvalidInput, ManifestError, MissingField, Violation
 
 if TYPE_CHECKING:
     from toolcrib.manifest import Entry
 
-_OWN = ("id", "toolID", "createdAt", "modifiedAt")
-"""Set by the store, and different for each tool."""
+_FOREIGN = re.compile("[^A-Za-z0-9-]")
+_NAMED = ("bundleID", "slug", "version")
+"""Fields of a record that say which one it is: they must be those of its place."""
+_KNOWN = {one.encode_name for one in msgspec.structs.fields(ToolAnswer)} - set(_NAMED)
+_WRITTEN = {one.encode_name for one in msgspec.structs.fields(ToolBody)}
 
 
 class NamedTool(Protocol):
@@ -49,38 +54,24 @@ def read_record(
 ) -> PutTool:
     """Read FlexiGPT's record of a tool. `slug` and `version` are those that the caller names, if any.
 
-    A field that the store sets is refused if the record says something else than the store will. Raises
-    InvalidError with all violations of that kind, InvalidSlug, MissingField, ManifestError if lint finds an
-    error.
+    The fields that the store sets are left out. Raises InvalidInput with each of bundleID, slug and version
+    that is another one, InvalidSlug, MissingField, ManifestError if it is not JSON or lint finds an error.
     """
-    from toolcrib.schema import decode_object
-
-    try:
-        value = decode_object(data)
-    except InvalidInput as error:
-        violation = next(iter(error.violations), Violation("$", error.message))
-        raise InvalidError(
-            f"the tool is not a JSON object: {violation.path} {violation.message}",
-            hint="A native manifest ends in .yml or .yaml, or needs --manifest; over HTTP application/yaml.",
-        ) from None
-    fixed = {"schemaVersion": SCHEMA_VERSION, "bundleID": bundle_id, "isBuiltIn": False}
-    named = {"slug": slug, "version": version}
-    expected = fixed | {key: text for key, text in named.items() if text is not None}
+    value = _object(data)
+    asked = dict(zip(_NAMED, (bundle_id, slug, version), strict=True))
     wrong = [
-        Violation(f"$.{key}", f"is {value[key]!r} here and {right!r} in this bundle")
-        for key, right in expected.items()
-        if key in value and value[key] != right
+        Violation(f"$.{key}", f"is {value[key]!r} here, not {right!r}")
+        for key, right in asked.items()
+        if right is not None and value.get(key, right) != right
     ]
-    wrong += [Violation(f"$.{key}", "is set by the store") for key in _OWN if key in value]
     if wrong:
-        raise InvalidError(
-            f"{wrong[0].path} {wrong[0].message}",
-            hint="Leave out what the store sets: schemaVersion, ids, isBuiltIn and times.",
-            violations=wrong,
+        raise InvalidInput(
+            f"{wrong[0].path} {wrong[0].message}", hint="Leave it out, or write the same.", violations=wrong
         )
-    found_slug, found_version = (value.get(key) if text is None else text for key, text in named.items())
+    found_slug, found_version = (value.get(key, asked[key]) for key in _NAMED[1:])
     pair = _pair(found_slug, found_version)
-    body = _body({key: part for key, part in value.items() if key not in fixed | named})
+    ignored = {*_NAMED, *_KNOWN - _WRITTEN}
+    body = _body({key: part for key, part in value.items() if key not in ignored})
     if body.type != "native":
         check_tool_body(body)
         made = PutTool(*pair, body)
@@ -107,12 +98,19 @@ def own_record(data: bytes) -> PutTool:
 
     Raises as `read_record`.
     """
-    from toolcrib.schema import decode_object
-
-    value = decode_object(data)
-    known = {field.encode_name for field in msgspec.structs.fields(ToolBody)}
-    body = _body({key: part for key, part in value.items() if key in known})
+    value = _object(data)
+    body = _body({key: part for key, part in value.items() if key in _WRITTEN})
     return PutTool(*_pair(value.get("slug"), value.get("version")), body)
+
+
+def _object(data: bytes) -> dict[str, Any]:
+    from toolcrib.manifest.yaml.json_source import load_json
+
+    value = load_json(data, "tool.json").data
+    if not isinstance(value, dict):
+        hint = "A native manifest ends in .yml or .yaml, or needs --manifest; over HTTP application/yaml."
+        raise InvalidInput("the tool is not a JSON object", hint=hint)
+    return value
 
 
 def _pair(slug: Any, version: Any) -> tuple[str, str]:
@@ -120,7 +118,7 @@ def _pair(slug: Any, version: Any) -> tuple[str, str]:
         if text is None:
             raise MissingField(f"a tool needs a {name}", hint=f"Name it in the record, or give --{name}.")
         if not isinstance(text, str):
-            raise InvalidError(
+            raise InvalidInput(
                 f"$.{name} is not a text", violations=[Violation(f"$.{name}", "is not a text")]
             )
     check_slug(slug)
@@ -138,13 +136,13 @@ def _body(value: dict[str, Any]) -> ToolBody:
         # msgspec names the place at the end of its message only.
         message, _, path = str(error).partition(" - at `")
         violation = Violation(path.rstrip("`") or "$", message)
-        raise InvalidError(f"{violation.path} {message}", violations=[violation]) from None
+        raise InvalidInput(f"{violation.path} {message}", violations=[violation]) from None
 
 
 def read_manifest(raw: bytes, path: str, *, slug: str | None = None, version: str | None = None) -> PutTool:
     """Read a native manifest, whose text is kept byte for byte. `slug` and `version`: see `read_record`.
 
-    The slug is made of the name. Raises ManifestError if lint finds an error, InvalidError, InvalidSlug.
+    The slug is made of the name. Raises ManifestError if lint finds an error, InvalidInput, InvalidSlug.
     """
     from toolcrib.manifest import check_tool, failure, load, parse_tool
 
@@ -154,7 +152,7 @@ def read_manifest(raw: bytes, path: str, *, slug: str | None = None, version: st
     pair = {"slug": (slug_of(tool.name), slug), "version": (str(tool.version), version)}
     for name, (own, asked) in pair.items():
         if asked not in (None, own):
-            raise InvalidError(f"the manifest has the {name} {own!r}, not {asked!r}")
+            raise InvalidInput(f"the manifest has the {name} {own!r}, not {asked!r}")
     own_slug, own_version = _pair(*(own for own, _ in pair.values()))
     schema = tool.output.schema
     body = ToolBody(
@@ -170,8 +168,19 @@ def read_manifest(raw: bytes, path: str, *, slug: str | None = None, version: st
 
 def slug_of(name: str) -> str:
     """Return the slug of a manifest's name: characters that a slug cannot have become dashes."""
-    categories = ((char, unicodedata.category(char)) for char in unicodedata.normalize("NFC", name))
-    return "".join(char if kind[0] == "L" or kind == "Nd" else "-" for char, kind in categories).strip("-")
+    return _FOREIGN.sub("-", name).strip("-") if name.isascii() else _fitting(name, "-").strip("-")
+
+
+def label_of(version: str) -> str:
+    """Return a version with dashes in place of characters that a label cannot have."""
+    return version if version.isalnum() and version.isascii() else _fitting(version, "-.")[:64]
+
+
+def _fitting(text: str, marks: str) -> str:
+    categories = ((char, unicodedata.category(char)) for char in unicodedata.normalize("NFC", text))
+    return "".join(
+        char if kind[0] == "L" or kind == "Nd" or char in marks else "-" for char, kind in categories
+    )
 
 
 def require_one_name(slug: str, body: ToolBody | NamedTool, others: Iterable[NamedTool]) -> None:
@@ -179,7 +188,8 @@ def require_one_name(slug: str, body: ToolBody | NamedTool, others: Iterable[Nam
     # `a_b` and `a-b` have one slug: a version of one would count as a newer version of the other.
     name = _name(slug, body.type, body.impl)
     for other in others:
-        if other.slug == slug and (taken := _name(slug, other.type, other.impl)) != name:
+        same = other.slug == slug and not isinstance(other, DamagedTool)
+        if same and (taken := _name(slug, other.type, other.impl)) != name:
             raise ConflictError(
                 f"{name!r} and {taken!r} would both have the slug {slug!r} in this bundle",
                 hint="Give one of them another name.",

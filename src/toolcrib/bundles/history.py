@@ -8,20 +8,26 @@ of a tool as they were before their changes are in
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from toolcrib.bundles.files import create_file, make_folder
-from toolcrib.bundles.records import SCHEMA_VERSION, BundleRecord, ToolRecord, file_of
+from toolcrib.bundles.reading import read_file, visible
+from toolcrib.bundles.records import SCHEMA_VERSION, BundleRecord, Moment, ToolRecord, Uuid, file_of
+from toolcrib.errors import StateUnavailable
 from toolcrib.spec.identifier import new_id
+from toolcrib.spec.moment import written
 
 if TYPE_CHECKING:
     from toolcrib.guard import AuditLog
 
+_MOST_LOOKED_AT = 100_000
+"""Changes of a bundle among which the name of a damaged record is looked for."""
 MOST_LINES = 256
 """Changes of a tool that are returned."""
 REVISIONS = "revisions"
@@ -33,12 +39,11 @@ ToolChange = Literal["enabled", "disabled", "deleted", "replaced"]
 class RecordedChange(Struct, frozen=True, kw_only=True):
     """A change of one version of a tool."""
 
-    at: str
-    """UTC, RFC 3339."""
+    at: Moment
     event: str
-    """`TOOL_PUT`, `TOOL_ENABLED`, `TOOL_DISABLED`, `TOOL_DELETED`."""
+    """`TOOL_PUT`, `TOOL_ENABLED`, `TOOL_DISABLED`, `TOOL_DELETED`, `TOOL_RESTORED`."""
     version: str
-    id: str
+    tool_id: Uuid = field(name="toolID")
     by: str
     """The caller: `cli`, `local` for a program, `page`, or `token:NAME`."""
 
@@ -46,11 +51,11 @@ class RecordedChange(Struct, frozen=True, kw_only=True):
 class Revision(Struct, frozen=True, kw_only=True, rename="camel"):
     """The record of a tool before a change."""
 
-    id: str
+    id: Uuid
     """UUIDv7: sorts by the time of the change."""
     change: ToolChange
     """The change that ended it."""
-    changed_at: str
+    changed_at: Moment
     changed_by: str
     """The caller: `cli`, `local` for a program, `page`, or `token:NAME`."""
     tool: ToolRecord
@@ -99,15 +104,39 @@ class History:
         lines = AuditReader(log_of(self._data)[0]).newest(AuditQuery(tool=slug, text=bundle_id), MOST_LINES)
         return [
             RecordedChange(
-                at=entry.time.strftime("%Y-%m-%dT%H:%M:%SZ"),
+                at=written(entry.time.timestamp()),
                 event=entry.event,
                 version=str(entry.fields.get("version")),
-                id=str(entry.fields.get("id")),
+                tool_id=str(entry.fields.get("id")),
                 by=str(entry.fields.get("caller")),
             )
             for line in reversed(lines)
             if (entry := line.entry) is not None and entry.fields.get("bundle") == bundle_id
         ]
+
+    def slug_of(self, bundle_id: str) -> str | None:
+        """Return the slug that a bundle had last, by the log; None if it says nothing."""
+        named = (fields.get("slug") for fields in self._of(bundle_id))
+        return next((slug for slug in named if isinstance(slug, str)), None)
+
+    def label_of(self, bundle_id: str, file: str) -> tuple[str, str] | None:
+        """Return slug and version of the tool that has this file, by the log; None if it says nothing."""
+        for fields in self._of(bundle_id):
+            listed = [str(one).rpartition("@")[::2] for one in fields.get("tools") or ()]
+            for slug, version in (*listed, (str(fields.get("name")), str(fields.get("version")))):
+                if file_of(slug, version) == file:
+                    return slug, version
+        return None
+
+    def _of(self, bundle_id: str) -> Iterator[Mapping[str, Any]]:
+        """Yield the fields of the changes of a bundle and its tools, the newest first."""
+        from toolcrib.guard import AuditQuery, AuditReader
+
+        with suppress(OSError):
+            lines = AuditReader(log_of(self._data)[0]).newest(AuditQuery(text=bundle_id), _MOST_LOOKED_AT)
+            for line in reversed(lines):
+                if line.entry is not None and line.entry.fields.get("bundle") == bundle_id:
+                    yield line.entry.fields
 
     def keep(self, tool: ToolRecord, change: ToolChange, by: str, seconds: float, now: str) -> None:
         """Keep a record that is about to be replaced or removed. The caller alone has the store's lock."""
@@ -115,13 +144,39 @@ class History:
         make_folder(folder)
         made = Revision(id=new_id(seconds), change=change, changed_at=now, changed_by=by, tool=tool)
         create_file(folder / f"{made.id}.json", made)
-        for oldest in self.revisions(tool.bundle_id, tool.slug, tool.version)[MOST_REVISIONS:]:
+        for oldest in _files(folder)[MOST_REVISIONS:]:
             oldest.unlink(missing_ok=True)
 
-    def revisions(self, bundle_id: str, slug: str, version: str) -> list[Path]:
-        """Return the files of the revisions of one version of a tool, the newest first."""
-        # A name that begins with a dot is a file that is being written.
-        return sorted(self._folder_of(bundle_id, slug, version).glob("[!.]*.json"), reverse=True)
+    def revisions(self, bundle_id: str, slug: str, version: str) -> list[Revision]:
+        """Return one version of a tool as it was before each change, the latest change first."""
+        return list(_read(_files(self._folder_of(bundle_id, slug, version))))
+
+    def deleted(self, bundle_id: str, slug: str, version: str) -> Revision | None:
+        """Return one version of a tool as it was before it was deleted; None if it was not."""
+        return _deleted(self._folder_of(bundle_id, slug, version))
+
+    def all_deleted(self, bundle_id: str) -> list[Revision]:
+        """Return all tools of a bundle whose last change was that they were deleted."""
+        found = map(_deleted, visible(self._data / "bundles" / bundle_id / REVISIONS))
+        return [one for one in found if one is not None]
 
     def _folder_of(self, bundle_id: str, slug: str, version: str) -> Path:
         return self._data / "bundles" / bundle_id / REVISIONS / file_of(slug, version).removesuffix(".json")
+
+
+def _files(folder: Path) -> list[Path]:
+    """Return the files of the revisions of a tool, the newest first."""
+    # A name that begins with a dot is a file that is being written.
+    return sorted(folder.glob("[!.]*.json"), reverse=True)
+
+
+def _read(files: Iterable[Path]) -> Iterator[Revision]:
+    for path in files:
+        with suppress(StateUnavailable):  # One damaged file does not hide the others.
+            if (found := read_file(path, Revision)) is not None:
+                yield found
+
+
+def _deleted(folder: Path) -> Revision | None:
+    latest = next(_read(_files(folder)), None)
+    return latest if latest is not None and latest.change == "deleted" else None

@@ -12,61 +12,35 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import suppress
 from heapq import merge
 from pathlib import Path
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
 
 from toolcrib.bundles.files import make_folder, write_derived
 from toolcrib.bundles.journal import Change, Position
+from toolcrib.bundles.reading import DamagedTool
 from toolcrib.bundles.records import BundleRecord, ToolRecord, file_of
+from toolcrib.bundles.sources import ListedTool, Order, SourceBundle
 from toolcrib.bundles.store import Store
 from toolcrib.errors import StateUnavailable, ToolNotFound
+from toolcrib.manifest import uncollected
 from toolcrib.state.private import open_plain
 
-_Order = tuple[str, str, str, str]
-"""`createdAt` and id: what was made last comes last. Bundle and file too: copies by hand have the same id."""
 _Key = tuple[str, str]
 """Bundle, and name of the file."""
 _KINDS = {"http": "http", "go": "function"}
 _MOST_LOGGED = 10_000
+_MOST_ONE_BY_ONE = 500
+"""Changes of one source from which on the order is made anew."""
 _FEW, _PART = 200, 50
 """The snapshot is written again once more than `_FEW` records, and more than one in `_PART` of all, have
 changed: to read fewer takes no notable time."""
 
 
-# No `gc`: it holds no cycles, and a collection need not walk 100,000 of them.
-class ListedTool(Struct, frozen=True, gc=False, array_like=True):
-    """The part of a tool's record that lists and search need."""
-
-    bundle: str
-    file: str
-    id: str
-    slug: str
-    version: str
-    name: str
-    description: str
-    type: str
-    kind: str
-    """The kind of the tool: `http`, `function`, or that of the manifest."""
-    enabled: bool
-    created: str
-    modified: str
-    tags: tuple[str, ...]
-    arguments: tuple[str, ...]
-    function: str
-    """The function of the program that it calls; empty for other kinds."""
-
-    @property
-    def order(self) -> _Order:
-        """Its place in lists."""
-        return self.created, self.id, self.bundle, self.file
-
-    @property
-    def key(self) -> str:
-        """Its bundle and file as one text."""
-        return f"{self.bundle}/{self.file}"
-
-
+Sort = Literal["createdAt", "name", "modifiedAt", "lastCalledAt", "callCount"]
+Place = tuple[Any, ...]
+"""The place of a tool in an order: what it is sorted by, if not by its creation, and its `order`."""
 Put = tuple[ListedTool | None, ListedTool | None]
 """A tool before and after a change; None where it was not there."""
 Mark = tuple[int, int]
@@ -91,10 +65,10 @@ class Listing:
         self._functions: Counter[str] = Counter()
         self._position: Position | None = None
         self._tools: dict[_Key, ListedTool] = {}
-        self._ordered: list[_Order] = []
-        self._groups: dict[tuple[str, str], list[_Order]] | None = None
+        self._ordered: list[Order] = []
+        self._groups: dict[tuple[str, str], list[Order]] | None = None
         """The same for each bundle and each tag, once a list is asked for by one."""
-        self._by_order: dict[_Order, ListedTool] = {}
+        self._by_order: dict[Order, ListedTool] = {}
         self.bundles: Mapping[str, BundleRecord] = {}
         """Every bundle at the last refresh, deleted ones too, by id."""
         self._on: frozenset[str] = frozenset()
@@ -102,6 +76,11 @@ class Listing:
         self.disabled = 0
         """Tools that are disabled themselves."""
         self._loaded = False
+        self._seen: dict[str, object] = {}
+        """Id of a source to the revision that was taken in."""
+        self._of_source: dict[str, dict[_Key, ListedTool]] = {}
+        self._sorted: tuple[object, Sequence[Place]] = (None, ())
+        """The last order by name or change."""
         self._log: list[Put] = []
         self._logs = 0
         self._unsaved = 0
@@ -123,15 +102,38 @@ class Listing:
     @property
     def is_behind(self) -> bool:
         """True if `refresh` has something to do."""
-        return self._position is None or self._store.journal.has_grown(self._position)
+        return self._is_store_behind or any(self._changed_sources())
+
+    @property
+    def _is_store_behind(self) -> bool:
+        if self._position is None:
+            return self._store.exists
+        return self._store.journal.has_grown(self._position)
+
+    def _changed_sources(self) -> Iterator[tuple[SourceBundle, object]]:
+        for source in self._store.sources.values():
+            if self._seen.get(source.id) != (revision := source.revision):
+                yield source, revision
 
     def refresh(self) -> bool:
-        """Take in the changes of every process; return True if there were any, or at the first time."""
-        if self._position is None:
+        """Take in the changes of every process and source.
+
+        Return True if there were any in the store, or at the first time.
+        """
+        changed, self._loaded = not self._loaded, True
+        if self._position is None and self._store.exists:
             self._load()
-        first, self._loaded = not self._loaded, True
-        if self._position is not None and not self._store.journal.has_grown(self._position):
-            return first
+        if self._is_store_behind:
+            changed = True
+            self._catch_up()
+        for source, revision in list(self._changed_sources()):
+            self._seen[source.id] = revision
+            with uncollected():
+                self._replace(source.id, source.listed())
+            self._set_bundles({**self.bundles, source.id: source.bundle()})
+        return changed
+
+    def _catch_up(self) -> None:
         before = self._position
         changes, self._position = self._store.journal.read(before)
         if changes is None:
@@ -145,7 +147,19 @@ class Listing:
         if before is None or before.journal != self._position.journal:
             self._unsaved = len(self._tools)
             self.save_if_worth()
-        return True
+
+    def _replace(self, bundle: str, tools: Iterable[ListedTool]) -> None:
+        """Put these tools, and no others, into the bundle of a source."""
+        before = self._of_source.get(bundle, {})
+        self._of_source[bundle] = after = {(bundle, tool.file): tool for tool in tools}
+        changed = [key for key, tool in after.items() if before.get(key) is not tool]
+        changed += before.keys() - after.keys()
+        if len(changed) > _MOST_ONE_BY_ONE:
+            self._tools = {key: tool for key, tool in self._tools.items() if key not in before}
+            self._set([*self._tools.values(), *after.values()])
+        else:
+            for key in changed:
+                self._put(key, after.get(key))
 
     def save_if_worth(self) -> None:
         """Write the snapshot if the next start would be much quicker."""
@@ -155,9 +169,7 @@ class Listing:
     def save(self) -> None:
         """Write the snapshot. Failures do not matter: it is made again."""
         if self._position is not None and self._snapshot is not None:
-            # What is built in comes with the program and is read at each start: it may be another then.
-            built_in = {bundle.id for bundle in self.bundles.values() if bundle.is_built_in}
-            own = [tool for tool in self._tools.values() if tool.bundle not in built_in]
+            own = [tool for tool in self._tools.values() if tool.bundle not in self._store.sources]
             with suppress(StateUnavailable):
                 make_folder(self._snapshot.parent)
             write_derived(self._snapshot, msgspec.msgpack.encode(_Snapshot(*self._position, own)))
@@ -166,13 +178,22 @@ class Listing:
     def __len__(self) -> int:
         return len(self._tools)
 
+    @property
+    def records(self) -> int:
+        """The tools that are records of the store."""
+        return len(self._tools) - sum(map(len, self._of_source.values()))
+
     def tools(self) -> Iterator[ListedTool]:
         """Return every tool."""
         return iter(self._tools.values())
 
     def find(self, bundle: str, slug: str, version: str) -> ListedTool | None:
         """Return one tool; None if there is none."""
-        return self._tools.get((bundle, file_of(slug, version)))
+        if bundle in self._store.sources:
+            return self._store.sources[bundle].find(slug, version)
+        names = (file_of(slug, version), f"{slug}.json", slug)
+        found = (self._tools.get((bundle, name)) for name in names)
+        return next((one for one in found if one and (one.slug, one.version) == (slug, version)), None)
 
     def versions(self, slug: str, bundles: Collection[str]) -> list[ToolRecord]:
         """Return the versions of a tool in each of these bundles, the newest first."""
@@ -191,46 +212,92 @@ class Listing:
 
     def is_on(self, tool: ListedTool) -> bool:
         """Return True if the tool, its bundle and its function are there and not disabled."""
-        return tool.enabled and tool.bundle in self._on and (not tool.function or self.has_function(tool))
+        return tool.enabled and tool.bundle in self._on and self.is_whole(tool)
 
-    def has_function(self, tool: ListedTool) -> bool:
-        """Return False if the tool calls a function that is not registered here."""
-        return not tool.function or self._registered(tool.function)
+    def is_whole(self, tool: ListedTool) -> bool:
+        """Return False if its record cannot be read, or it calls a function that is not registered here."""
+        return not tool.fault and (not tool.function or self._registered(tool.function))
 
     def missing_functions(self) -> list[str]:
         """Return the functions that tools call and that are not registered here."""
         return [name for name, tools in self._functions.items() if tools and not self._registered(name)]
 
-    def page(
+    def notice(self, tools: Iterable[ListedTool]) -> bool:
+        """Look at the files of these tools, and read again what was changed by hand; True if any was."""
+        changed = [
+            (one.bundle, one.file)
+            for one in tools
+            if not one.full and self._store.mark(one.bundle, one.file) != one.mark
+        ]
+        with suppress(StateUnavailable):  # for a reader who may not write
+            if changed:
+                self._store.note_changes(changed)
+                return self.refresh()
+        return False
+
+    def ordered(
         self,
-        count: int,
-        before: _Order | None,
-        wanted: Callable[[ListedTool], bool],
+        sort: Sort = "createdAt",
         bundles: Collection[str] = (),
         tags: Collection[str] = (),
-    ) -> list[ListedTool]:
-        """Return the newest tools made before a place in the order. Tools of hidden bundles are left out.
+        used: Mapping[str, float] | None = None,
+    ) -> Sequence[Place]:
+        """Return the places of tools in an order: of all in these bundles and with any of these tags.
+
+        There may be others among them.
+
+        By name they begin with the first, otherwise with the newest or greatest. `used` has a number for each
+        tool that was called, by its id.
+        """
+        lists = self._fewest(frozenset(bundles), frozenset(tags))
+        newest = lists[0][::-1] if len(lists) == 1 else list(_newest(lists))
+        if sort == "createdAt":
+            return newest
+        key = (sort, self._logs, len(self._log))
+        if used is None and len(newest) == len(self._ordered) and self._sorted[0] == key:
+            return self._sorted[1]
+        by_order, of = self._by_order, used or {}
+
+        def value(tool: ListedTool) -> str | float:
+            if sort == "name":
+                return (tool.full or tool.slug).casefold()
+            return tool.modified if sort == "modifiedAt" else of.get(tool.id, 0)
+
+        places = sorted([(value(by_order[order]), *order) for order in newest], reverse=sort != "name")
+        if used is None and len(newest) == len(self._ordered):
+            self._sorted = key, places
+        return places
+
+    def page(
+        self,
+        places: Iterable[tuple[int, Place]],
+        count: int | None,
+        wanted: Callable[[ListedTool], bool] = lambda _: True,
+        bundles: Collection[str] = (),
+        tags: Collection[str] = (),
+    ) -> list[tuple[int, ListedTool]]:
+        """Return the first tools of these numbered places, or all. Tools of hidden bundles are left out.
 
         Only those of these bundles and with any of these tags, if some are given.
         """
         of, any_of = frozenset(bundles), frozenset(tags)
-        found: list[ListedTool] = []
-        for order in _newest(self._fewest(of, any_of), before):
-            tool = self._by_order[order]
-            bundle = self.bundles.get(tool.bundle)
+        found: list[tuple[int, ListedTool]] = []
+        for number, (*_, bundle_id, file) in places:
+            tool, bundle = self._tools.get((bundle_id, file)), self.bundles.get(bundle_id)
             if (
-                bundle is not None
+                tool is not None
+                and bundle is not None
                 and bundle.soft_deleted_at is None
-                and (not of or tool.bundle in of)
+                and (not of or bundle_id in of)
                 and (not any_of or not any_of.isdisjoint(tool.tags))
                 and wanted(tool)
             ):
-                found.append(tool)
+                found.append((number, tool))
                 if len(found) == count:
                     break
         return found
 
-    def _fewest(self, bundles: Collection[str], tags: Collection[str]) -> list[list[_Order]]:
+    def _fewest(self, bundles: Collection[str], tags: Collection[str]) -> list[list[Order]]:
         """Return lists that have every tool of these bundles and tags, and as few others as may be."""
         if not bundles and not tags:
             return [self._ordered]
@@ -253,20 +320,22 @@ class Listing:
         except (OSError, ValueError, RecursionError, AssertionError):
             return
         self._position = Position(stored.journal, stored.offset)
-        self._set(stored.tools)
+        self._set([*stored.tools, *self._of_sources()])
         self._read_bundles()
 
     def _read_all(self) -> None:
-        from toolcrib.manifest import uncollected
-
         with uncollected():
-            self._set(
-                _listed(tool, file)
+            read = (
+                tool
                 for bundle in self._store.bundles()
                 for file in self._store.files(bundle.id)
-                if (tool := self._store.tool_in(bundle.id, file)) is not None
+                if (tool := self._read(bundle.id, file)) is not None
             )
+            self._set([*read, *self._of_sources()])
         self._read_bundles()
+
+    def _of_sources(self) -> Iterator[ListedTool]:
+        return (tool for tools in self._of_source.values() for tool in tools.values())
 
     def _set(self, tools: Iterable[ListedTool]) -> None:
         self._tools = {(tool.bundle, tool.file): tool for tool in tools}
@@ -277,7 +346,7 @@ class Listing:
         self._groups = None
         self._begin_log()
 
-    def _with(self, tool: ListedTool) -> Iterator[list[_Order]]:
+    def _with(self, tool: ListedTool) -> Iterator[list[Order]]:
         """Yield the lists that a tool is in."""
         yield self._ordered
         if self._groups is not None:
@@ -288,20 +357,21 @@ class Listing:
         self._logs += 1
 
     def _read_bundles(self) -> None:
-        """Read every bundle, and what is built in with its switches."""
-        self.bundles = {bundle.id: bundle for bundle in self._store.bundles()}
-        there = (bundle for bundle in self.bundles.values() if bundle.soft_deleted_at is None)
+        self._set_bundles({bundle.id: bundle for bundle in self._store.bundles()})
+
+    def _set_bundles(self, bundles: Mapping[str, BundleRecord]) -> None:
+        self.bundles = bundles
+        there = (bundle for bundle in bundles.values() if bundle.soft_deleted_at is None)
         self._on = frozenset(bundle.id for bundle in there if bundle.is_enabled)
-        for bundle in self.bundles.values():
-            for tool in self._store.tools(bundle.id) if bundle.is_built_in else ():
-                file = file_of(tool.slug, tool.version)
-                self._put((bundle.id, file), _listed(tool, file))
 
     def _apply(self, change: Change) -> None:
         if change.file is not None:
-            found = self._store.tool_in(change.bundle, change.file)
-            tool = None if found is None else _listed(found, change.file)
-            self._put((change.bundle, change.file), tool)
+            self._put((change.bundle, change.file), self._read(change.bundle, change.file))
+
+    def _read(self, bundle: str, file: str) -> ListedTool | None:
+        mark = self._store.mark(bundle, file)  # Before the file: a change in between is noticed later.
+        tool = self._store.tool_in(bundle, file)
+        return None if tool is None else listed_of(tool, file, mark)
 
     def _put(self, key: _Key, after: ListedTool | None) -> None:
         before = self._tools.pop(key, None)
@@ -331,19 +401,18 @@ def _groups_of(tool: ListedTool) -> Iterator[tuple[str, str]]:
         yield "tag", tag
 
 
-def _newest(lists: Sequence[list[_Order]], before: _Order | None) -> Iterator[_Order]:
-    """Yield what is in sorted lists from the highest place below `before` on, each once."""
-    ends = ((orders, len(orders) if before is None else bisect_left(orders, before)) for orders in lists)
-    backwards = [map(orders.__getitem__, range(end - 1, -1, -1)) for orders, end in ends]
+def _newest(lists: Sequence[list[Order]]) -> Iterator[Order]:
+    """Yield what is in sorted lists from the highest place on, each once."""
     last = None
-    for order in backwards[0] if len(backwards) == 1 else merge(*backwards, reverse=True):
+    for order in merge(*map(reversed, lists), reverse=True):
         # A tool with two of the tags is in two lists.
         if order != last:
             yield order
         last = order
 
 
-def _listed(tool: ToolRecord, file: str) -> ListedTool:
+def listed_of(tool: ToolRecord, file: str = "", mark: int = 0) -> ListedTool:
+    """Return the part of a record that lists need."""
     properties = tool.arg_schema.get("properties")
     return ListedTool(  # By position, in its order: names take twice as long, with 100,000 tools 60 ms.
         tool.bundle_id,
@@ -361,6 +430,8 @@ def _listed(tool: ToolRecord, file: str) -> ListedTool:
         tool.tags,
         tuple(properties) if isinstance(properties, dict) else (),
         str(tool.impl.get("goFunc", "")) if tool.type == "go" else "",
+        mark,
+        tool.unavailable_because if isinstance(tool, DamagedTool) else "",
     )
 
 

@@ -8,14 +8,15 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
+from codecs import BOM_UTF8
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 
-from toolcrib.errors import BundleFull, InvalidError, InvalidId, InvalidSlug, MissingField
+from toolcrib.errors import BundleFull, InvalidId, InvalidInput, InvalidSlug, MissingField
 
 SCHEMA_VERSION = "2026-11-01"
 """The form of the records. A file of an earlier one is migrated when it is read."""
@@ -25,6 +26,12 @@ _LONGEST = 64
 MOST_TOOLS = 10_000
 """Versions of tools in one bundle."""
 _ALLOWED = frozenset(["Lu", "Ll", "Lt", "Lm", "Lo", "Nd"])
+
+
+ToolType = Literal["go", "http", "native", "mcp"]
+Moment = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
+"""A time in UTC, RFC 3339 with milliseconds."""
+Uuid = Annotated[str, Meta(extra_json_schema={"format": "uuid"})]
 
 
 class BundleBody(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -39,17 +46,16 @@ class BundleBody(Struct, frozen=True, kw_only=True, rename="camel", forbid_unkno
 class BundleRecord(Struct, frozen=True, kw_only=True, rename="camel"):
     """A named container of tools with one switch."""
 
-    id: str
+    id: Uuid
     """UUIDv7, chosen by the client that made the bundle."""
     slug: str
     display_name: str = ""
     description: str = ""
     is_enabled: bool = True
     is_built_in: bool = False
-    created_at: str
-    """UTC, RFC 3339 with milliseconds."""
-    modified_at: str
-    soft_deleted_at: str | None = None
+    created_at: Moment
+    modified_at: Moment
+    soft_deleted_at: Moment | None = None
     """Set from its deletion until the reaper removes it."""
     schema_version: str = SCHEMA_VERSION
 
@@ -73,30 +79,23 @@ class ToolBody(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown
 class ToolRecord(Struct, frozen=True, kw_only=True, rename="camel"):
     """One version of a tool in a bundle."""
 
-    id: str
+    id: Uuid = field(name="toolID")
     """UUIDv7, made by the store."""
-    bundle_id: str = field(name="bundleID")
+    bundle_id: Uuid = field(name="bundleID")
     slug: str
     version: str
     display_name: str = ""
     description: str = ""
     tags: tuple[str, ...] = ()
-    type: Literal["go", "http", "native"]
+    type: ToolType
     is_enabled: bool = True
     is_built_in: bool = False
     arg_schema: dict[str, Any] = field(default_factory=dict)
     output_schema: dict[str, Any] | None = None
     impl: dict[str, Any]
-    created_at: str
-    modified_at: str
+    created_at: Moment
+    modified_at: Moment
     """The last change of anything but the switch."""
-    schema_version: str = SCHEMA_VERSION
-
-
-class Switches(Struct, frozen=True, kw_only=True, rename="camel"):
-    """The switches of built-in bundles and tools, by id."""
-
-    enabled: dict[str, bool] = field(default_factory=dict)
     schema_version: str = SCHEMA_VERSION
 
 
@@ -112,9 +111,12 @@ MIGRATIONS: dict[str, Migration] = {}
 
 
 def decode_json(data: bytes, form: type[_Form]) -> _Form:
-    """Read JSON text as a value of this type. Raises msgspec.DecodeError, whatever is wrong with the text."""
+    """Read JSON text as a value of this type. Raises msgspec.DecodeError, whatever is wrong with the text.
+
+    It may begin with a byte order mark, as some editors write one.
+    """
     try:
-        return msgspec.json.decode(data, type=form)
+        return msgspec.json.decode(data.removeprefix(BOM_UTF8), type=form)
     except (UnicodeDecodeError, RecursionError) as error:
         raise msgspec.DecodeError(str(error)) from None
 
@@ -183,16 +185,16 @@ def check_bundle_body(body: BundleBody) -> None:
 
 
 def check_tool_body(body: ToolBody) -> None:
-    """Raise MissingField or InvalidError for values that the types allow and the rules do not."""
+    """Raise MissingField or InvalidInput for values that the types allow and the rules do not."""
     if not body.display_name and not body.description and body.type != "native":
         raise MissingField("a tool needs a displayName or a description")
     if wrong := [tag for tag in body.tags if not _TAG.fullmatch(tag)]:
-        raise InvalidError(
+        raise InvalidInput(
             f"the tag {wrong[0]!r} is not allowed",
             hint="A tag is a letter or `_`, then up to 63 letters, digits, `_` and `-`.",
         )
     if len(set(body.tags)) < len(body.tags):
-        raise InvalidError("a tag is given twice")
+        raise InvalidInput("a tag is given twice")
 
 
 def file_of(slug: str, version: str) -> str:

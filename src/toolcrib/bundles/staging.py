@@ -16,7 +16,7 @@ from fcntl import LOCK_EX, LOCK_NB, flock
 from pathlib import Path
 from typing import Any
 
-from toolcrib.bundles.files import StoreLock, encoded
+from toolcrib.bundles.files import StoreLock, encoded, make_folder
 from toolcrib.errors import StateUnavailable
 from toolcrib.state.private import sync_folder, unwritable, write_synced
 
@@ -33,6 +33,7 @@ def staged(bundles: Path, lock: StoreLock, files: Mapping[str, Any]) -> Iterator
     """
     new = bundles / (_PREFIX + secrets.token_hex(8))
     held: list[int] = []
+    make_folder(bundles)
     try:
         # Between `mkdir` and its lock a new folder looks like one that a killed process has left: the lock of
         # the store prevents that another process removes it then.

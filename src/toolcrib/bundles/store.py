@@ -3,10 +3,10 @@
     <data>/bundles/<bundle id>/bundle.json
     <data>/bundles/<bundle id>/tools/<UUID of slug and version>.json
     <data>/bundles/<bundle id>/revisions/…    records as they were before their changes
-    <data>/switches.json                      the switches of built-in bundles and tools
     <data>/audit/store.log                    one line for each change
 
 The files are the truth. Nothing here is cached, so every process sees the writes of the others at once.
+Beside these bundles there are those of sources, which keep nothing here.
 """
 
 from __future__ import annotations
@@ -14,23 +14,31 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from copy import copy
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple, TypeVar
 
 import msgspec
 
 from toolcrib.bundles.files import StoreLock, create_file, make_folder, remove_file, replace_file
 from toolcrib.bundles.history import REVISIONS, History, RecordedChange, Revision, ToolChange
 from toolcrib.bundles.journal import Journal, Position
+from toolcrib.bundles.reading import (
+    DamagedTool,
+    NotARecord,
+    damaged_bundle,
+    damaged_tool,
+    mark_of,
+    read_file,
+    require_whole,
+    visible,
+    with_text,
+)
 from toolcrib.bundles.records import (
     MOST_TOOLS,
     BundleBody,
     BundleRecord,
-    Switches,
     ToolBody,
     ToolRecord,
     check_bundle_body,
@@ -39,44 +47,32 @@ from toolcrib.bundles.records import (
     check_slug,
     check_tool_body,
     check_version,
-    decode,
     fault_of,
     file_of,
 )
+from toolcrib.bundles.sources import ListedTool, SourceBundle, read_only
 from toolcrib.bundles.staging import put_in_place, remove_left, staged
 from toolcrib.errors import (
-    BuiltInReadOnly,
     BundleDeleting,
     BundleDisabled,
     BundleNotEmpty,
     ConflictError,
     NotFoundError,
-    StateUnavailable,
     ToolNotFound,
 )
 from toolcrib.spec.identifier import new_id
+from toolcrib.spec.moment import written
 
 REAP_AFTER_S = 48 * 3600
 """Seconds from the deletion of a bundle to its removal, if it is still empty."""
 _ON_THE_WAY = 100
 """Files that others may be about to create, with their lines in the journal already."""
-# O_NONBLOCK: to open a FIFO that somebody has put there would wait for a writer.
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_Form = TypeVar("_Form")
-_Name = TypeVar("_Name")
 Check = Callable[[BundleRecord | ToolRecord | None], None]
 """Gets a record, None for a new one, before a change and while nobody else can change it; may raise."""
 
 
 def _no_check(_: object) -> None:
     """Allow every change."""
-
-
-class BuiltIn(NamedTuple):
-    """A bundle that comes with the program. Only its switches can be changed."""
-
-    bundle: BundleRecord
-    tools: Sequence[ToolRecord]
 
 
 class Store:
@@ -86,21 +82,24 @@ class Store:
         self,
         data: Path,
         *,
-        built_in: Sequence[BuiltIn] = (),
+        sources: Sequence[SourceBundle] = (),
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.data = data
         self._folder = data / "bundles"
-        make_folder(self._folder)
-        self._switches = data / "switches.json"
         self._lock = StoreLock(data)
         self.journal = Journal(data, self._lock)
-        self._built_in = {one.bundle.id: one for one in built_in}
+        self.sources = {one.id: one for one in sources}
         self._clock = clock
         self._history = History(data)
         self._by = "local"
         self._counted: dict[str, tuple[Position, int]] = {}
         """Bundle to the number of its tools, and the place in the journal up to which they were counted."""
+
+    @property
+    def exists(self) -> bool:
+        """True if anything was ever put here."""
+        return self._folder.is_dir()
 
     def acting(self, by: str) -> Store:
         """Return this store for changes by another caller: `cli`, `page`, `token:NAME`."""
@@ -111,14 +110,15 @@ class Store:
     def now(self) -> tuple[float, str]:
         """Return the time in seconds since the epoch, and as records have it."""
         seconds = self._clock()
-        return seconds, _moment(seconds)
+        return seconds, written(seconds)
 
     # -- bundles -----------------------------------------------------------------------------------
 
     def bundles(self) -> list[BundleRecord]:
         """Return every bundle, deleted ones too, the newest first; the id breaks ties."""
-        found = list(_whole(self._stored_bundle, (folder.name for folder in _visible(self._folder))))
-        found += [self._switched_bundle(one.bundle) for one in self._built_in.values()]
+        stored = (self._stored_bundle(folder.name) for folder in visible(self._folder))
+        found = [bundle for bundle in stored if bundle is not None]
+        found += [one.bundle() for one in self.sources.values()]
         return sorted(found, key=lambda bundle: (bundle.created_at, bundle.id), reverse=True)
 
     def bundle(self, id: str) -> BundleRecord:  # noqa: A002 - the field's name
@@ -139,11 +139,11 @@ class Store:
     ) -> tuple[BundleRecord, bool]:
         """Create or replace a bundle, and restore a deleted one; return it and True if it is new.
 
-        Raises what `check` raises, InvalidId, InvalidSlug, MissingField, BuiltInReadOnly.
+        Raises what `check` raises, InvalidId, InvalidSlug, MissingField, BundleReadOnly.
         """
         check_id(id)
         check_bundle_body(body)
-        self._refuse_built_in(id)
+        self.require_own(id)
         now = self._now()
         with self._lock.alone():
             before = self._stored_bundle(id)
@@ -163,31 +163,34 @@ class Store:
 
     def switch_bundle(self, id: str, *, enabled: bool, check: Check = _no_check) -> BundleRecord:  # noqa: A002
         """Turn a bundle on or off. Raises NotFoundError, BundleDeleting, and as `check`."""
+        if (source := self.sources.get(id)) is not None:
+            check(source.bundle())
+            source.switch(None, enabled=enabled, by=self._by)
+            return source.bundle()
         with self._lock.alone():
             bundle = self.bundle(id)
             check(bundle)
+            require_whole(bundle)
             self._history.ensure()
             bundle = msgspec.structs.replace(bundle, is_enabled=enabled)
-            if bundle.is_built_in:
-                self._set_switch(id, enabled)
-            else:
-                self._replace_bundle(bundle)
+            self._replace_bundle(bundle)
             self._history.bundle("BUNDLE_ENABLED" if enabled else "BUNDLE_DISABLED", bundle, self._by)
         return bundle
 
     def delete_bundle(self, id: str, check: Check = _no_check) -> BundleRecord:  # noqa: A002
         """Mark an empty bundle as deleted, and return it.
 
-        Raises BuiltInReadOnly, NotFoundError, BundleDeleting, BundleNotEmpty, and as `check`.
+        Raises BundleReadOnly, NotFoundError, BundleDeleting, BundleNotEmpty, and as `check`.
         """
-        self._refuse_built_in(id)
+        self.require_own(id)
         with self._lock.alone():
             bundle = self.bundle(id)
             check(bundle)
             if self.files(id):
                 raise BundleNotEmpty(f"the bundle {id} still has tools", hint="Delete its tools first.")
             self._history.ensure()
-            bundle = msgspec.structs.replace(bundle, soft_deleted_at=self._now())
+            own = {name: getattr(bundle, name) for name in BundleRecord.__struct_fields__}
+            bundle = BundleRecord(**{**own, "soft_deleted_at": self._now()})
             self._replace_bundle(bundle)
             self._history.bundle("BUNDLE_DELETED", bundle, self._by)
         self._remove_due()
@@ -196,14 +199,15 @@ class Store:
     def snapshot(self, id: str) -> tuple[BundleRecord, list[ToolRecord]]:  # noqa: A002
         """Return a bundle and its tools as they are at one moment.
 
-        Raises as `bundle`, and StateUnavailable if a file is damaged: the lists of tools leave it out.
+        Raises as `bundle`, BundleReadOnly for a source, and StateUnavailable if a record is damaged.
         """
+        self.require_own(id)
         with self._lock.alone():
-            bundle = self.bundle(id)
-            if bundle.is_built_in:
-                return bundle, self.tools(id)
-            found = (self._record(id, file) for file in self.files(id))
-            return bundle, [tool for tool in found if tool is not None]
+            bundle, tools = self.bundle(id), self.tools(id)
+            require_whole(bundle)
+            for tool in tools:
+                require_whole(tool)
+            return bundle, tools
 
     def put_together(
         self, bundle: BundleRecord, tools: Iterable[ToolRecord], unchanged: Callable[[], bool]
@@ -229,34 +233,19 @@ class Store:
             self._history.bundle("BUNDLE_IMPORTED", bundle, self._by, enabled=bundle.is_enabled, tools=named)
         return True
 
-    def damaged(self, id: str = "") -> list[StateUnavailable]:  # noqa: A002
-        """Return an error for each file that is not a record, in one bundle or in all. Lists leave it out."""
-        found = []
-        for folder in [self._folder / id] if id else _visible(self._folder):
-            try:
-                self._stored_bundle(folder.name)
-            except StateUnavailable as error:
-                found.append(error)
-            for file in self.files(folder.name):
-                try:
-                    self._record(folder.name, file)
-                except StateUnavailable as error:
-                    found.append(error)
-        return found
-
     def reap(self) -> list[str]:
         """Remove bundles that were deleted 48 hours ago and are still empty; return their ids.
 
         Temporary files of killed processes go too, and empty folders that have no record.
         """
         left = list(self._folder.glob("**/.*"))
-        if left or any(map(self._is_remnant, _visible(self._folder))):
+        if left or any(map(self._is_remnant, visible(self._folder))):
             with self._lock.alone():  # A living process has finished with its file by now.
                 remove_left(self._folder)
                 for path in left:
                     if not path.is_dir():
                         path.unlink(missing_ok=True)
-                for folder in filter(self._is_remnant, _visible(self._folder)):
+                for folder in filter(self._is_remnant, visible(self._folder)):
                     shutil.rmtree(folder, ignore_errors=True)
         return self._remove_due()
 
@@ -285,49 +274,51 @@ class Store:
 
     def _is_due(self, bundle: BundleRecord) -> bool:
         deleted = bundle.soft_deleted_at
-        oldest = _moment(self._clock() - REAP_AFTER_S)
+        oldest = written(self._clock() - REAP_AFTER_S)
         return deleted is not None and deleted <= oldest and not self.files(bundle.id)
 
     # -- tools -------------------------------------------------------------------------------------
 
     def tools(self, bundle_id: str) -> list[ToolRecord]:
         """Return every tool of a bundle, the newest first; the id breaks ties. Raises as `bundle`."""
-        bundle = self.bundle(bundle_id)
-        if bundle.is_built_in:
-            found = [self._switched_tool(tool) for tool in self._built_in[bundle_id].tools]
+        self.bundle(bundle_id)
+        if (source := self.sources.get(bundle_id)) is not None:
+            found = [source.record(tool) for tool in source.listed() if not tool.fault]
         else:
-            found = list(_whole(lambda file: self._record(bundle_id, file), self.files(bundle_id)))
+            stored = (self._record(bundle_id, file) for file in self.files(bundle_id))
+            found = [tool for tool in stored if tool is not None]
         return sorted(found, key=lambda tool: (tool.created_at, tool.id), reverse=True)
 
     def tool(self, bundle_id: str, slug: str, version: str) -> ToolRecord:
         """Return one tool. Raises as `bundle`, and ToolNotFound."""
-        bundle = self.bundle(bundle_id)
-        found: ToolRecord | None
-        if bundle.is_built_in:
-            tools = self._built_in[bundle_id].tools
-            named = (self._switched_tool(one) for one in tools if (one.slug, one.version) == (slug, version))
-            found = next(named, None)
-        else:
-            found = self._record(bundle_id, file_of(slug, version))
+        self.bundle(bundle_id)
+        if bundle_id in self.sources:
+            return self.sources[bundle_id].record(self._listed(bundle_id, slug, version))
+        found = self._record(bundle_id, file_of(slug, version)) or self._unnamed(bundle_id, slug, version)
         if found is None:
-            raise ToolNotFound(f"the bundle {bundle_id} has no version {version!r} of a tool {slug!r}")
+            raise _no_tool(bundle_id, slug, version)
         return found
+
+    def _listed(self, bundle_id: str, slug: str, version: str) -> ListedTool:
+        if (tool := self.sources[bundle_id].find(slug, version)) is None:
+            raise _no_tool(bundle_id, slug, version)
+        return tool
 
     def put_tool(self, bundle_id: str, slug: str, version: str, body: ToolBody) -> ToolRecord:
         """Create a version of a tool. Of many processes that put the same pair, exactly one succeeds.
 
-        Raises InvalidSlug, MissingField, BuiltInReadOnly, NotFoundError, BundleDeleting, BundleDisabled,
+        Raises InvalidSlug, MissingField, BundleReadOnly, NotFoundError, BundleDeleting, BundleDisabled,
         BundleFull, and ConflictError if the pair is there already; then the stored one stays as it is.
         """
         check_slug(slug)
         check_version(version)
         check_tool_body(body)
-        self._refuse_built_in(bundle_id)
+        self.require_own(bundle_id)
         with self._lock.shared():
             self._require_enabled(bundle_id)
             self._require_room(bundle_id)
             seconds = self._clock()
-            now = _moment(seconds)
+            now = written(seconds)
             tool = ToolRecord(
                 id=new_id(seconds),
                 bundle_id=bundle_id,
@@ -337,16 +328,61 @@ class Store:
                 modified_at=now,
                 **msgspec.structs.asdict(body),
             )
-            self._history.ensure()
-            self.journal.add(bundle_id, file_of(slug, version))
-            # The file decides who was first: writers of new tools share the lock.
-            if not create_file(self._tool_file(bundle_id, slug, version), tool):
-                raise ConflictError(
-                    f"the bundle {bundle_id} already has version {version!r} of {slug!r}",
-                    hint="Put it with another version, or delete this one first.",
-                )
-            self._history.tool("TOOL_PUT", tool, self._by)
+            made = self._create(tool, "TOOL_PUT")
+        if not made:
+            self._replace_damaged(tool)
         return tool
+
+    def restore_tool(self, bundle_id: str, slug: str, version: str) -> ToolRecord:
+        """Put a deleted version of a tool back as it was.
+
+        Raises as `put_tool`, and ToolNotFound if its record is not kept.
+        """
+        self.require_own(bundle_id)
+        with self._lock.shared():
+            self._require_enabled(bundle_id)
+            self._require_room(bundle_id)
+            deleted = self._history.deleted(bundle_id, slug, version)
+            if deleted is None:
+                raise _no_tool(bundle_id, slug, version)
+            if not self._create(deleted.tool, "TOOL_RESTORED"):
+                raise _taken(deleted.tool)
+        return deleted.tool
+
+    def _create(self, tool: ToolRecord, event: str) -> bool:
+        """Write a new record; False if there is one already."""
+        self._history.ensure()
+        self.journal.add(tool.bundle_id, file_of(tool.slug, tool.version))
+        # The file decides who was first: writers of new tools share the lock.
+        made = create_file(self._file(tool), tool)
+        if made:
+            self._history.tool(event, tool, self._by)
+        return made
+
+    def trash(self) -> tuple[list[BundleRecord], list[Revision]]:
+        """Return the bundles and the tools that were deleted and can be restored, the latest first."""
+        bundles = [one for one in self.bundles() if one.soft_deleted_at is not None]
+        tools = [
+            one
+            for folder in visible(self._folder)
+            for one in self._history.all_deleted(folder.name)
+            if file_of(one.tool.slug, one.tool.version) not in self.files(folder.name)
+        ]
+        bundles.sort(key=lambda bundle: bundle.soft_deleted_at or "", reverse=True)
+        return bundles, sorted(tools, key=lambda one: one.id, reverse=True)
+
+    def _replace_damaged(self, tool: ToolRecord) -> None:
+        """Put a tool in place of a damaged record. Raises ConflictError if a record is there."""
+        with self._lock.alone():
+            self._require_enabled(tool.bundle_id)
+            before = self.tool(tool.bundle_id, tool.slug, tool.version)
+            if not isinstance(before, DamagedTool):
+                raise _taken(tool)
+            self._keep(before, "replaced")
+            file = self._file(before)
+            self.journal.add(tool.bundle_id, file.name)
+            replace_file(file, tool)
+            self._history.tool("TOOL_PUT", tool, self._by)
 
     def revisions(self, bundle_id: str, slug: str, version: str) -> list[Revision]:
         """Return one version of a tool as it was before each change, the latest change first.
@@ -355,8 +391,7 @@ class Store:
         there is no such tool.
         """
         self.bundle(bundle_id)
-        files = self._history.revisions(bundle_id, slug, version)
-        found = list(_whole(lambda path: _read(path, Revision), files))
+        found = self._history.revisions(bundle_id, slug, version)
         if not found:
             self.tool(bundle_id, slug, version)
         return found
@@ -370,13 +405,21 @@ class Store:
         return self._history.of_tool(bundle_id, slug)
 
     def _keep(self, tool: ToolRecord, change: ToolChange) -> None:
-        self._history.keep(tool, change, self._by, *self.now())
+        self._history.keep(with_text(tool), change, self._by, *self.now())
 
     def tool_in(self, bundle_id: str, file: str) -> ToolRecord | None:
-        """Return the tool in a file, as `files` and the journal name it; None if it is gone or damaged."""
-        with suppress(StateUnavailable):
-            return self._record(bundle_id, file)
-        return None
+        """Return the tool in a file, as `files` and the journal name it; None if it is gone."""
+        return self._record(bundle_id, file)
+
+    def mark(self, bundle_id: str, file: str) -> int:
+        """Return a number that changes with the file of a tool; 0 if there is none."""
+        return mark_of(f"{self._folder}/{bundle_id}/tools/{file}")
+
+    def note_changes(self, files: Iterable[tuple[str, str]]) -> None:
+        """Add lines to the journal for files that somebody else changed, so that every process reads them."""
+        with self._lock.alone():
+            for bundle_id, file in files:
+                self.journal.add(bundle_id, file)
 
     def files(self, bundle_id: str) -> list[str]:
         """Return the names of the files of a bundle's tools."""
@@ -390,33 +433,38 @@ class Store:
         self, bundle_id: str, slug: str, version: str, *, enabled: bool, check: Check = _no_check
     ) -> ToolRecord:
         """Turn a tool on or off. Raises as `tool` and `check`, and BundleDisabled."""
+        if (source := self.sources.get(bundle_id)) is not None:
+            self._require_enabled(bundle_id)
+            listed = self._listed(bundle_id, slug, version)
+            check(source.record(listed))
+            source.switch(listed, enabled=enabled, by=self._by)
+            return self.tool(bundle_id, slug, version)
         with self._lock.alone():
             self._require_enabled(bundle_id)
             tool = self.tool(bundle_id, slug, version)
             check(tool)
+            require_whole(tool)
             self._history.ensure()
-            if tool.is_built_in:
-                self._set_switch(tool.id, enabled)
-            elif tool.is_enabled != enabled:
+            if tool.is_enabled != enabled:
                 self._keep(tool, "enabled" if enabled else "disabled")
             tool = msgspec.structs.replace(tool, is_enabled=enabled)
-            if not tool.is_built_in:
-                self.journal.add(bundle_id, file_of(slug, version))
-                replace_file(self._tool_file(bundle_id, slug, version), tool)
+            self.journal.add(bundle_id, file_of(slug, version))
+            replace_file(self._file(tool), tool)
             self._history.tool("TOOL_ENABLED" if enabled else "TOOL_DISABLED", tool, self._by)
         return tool
 
     def delete_tool(self, bundle_id: str, slug: str, version: str, check: Check = _no_check) -> None:
-        """Remove a tool for good. Raises BuiltInReadOnly, and as `tool` and `check`."""
-        self._refuse_built_in(bundle_id)
+        """Remove a tool for good. Raises BundleReadOnly, and as `tool` and `check`."""
+        self.require_own(bundle_id)
         with self._lock.alone():
             tool = self.tool(bundle_id, slug, version)
             check(tool)
             self._history.ensure()
             # First: a crash now leaves a revision without a change, never a change without its revision.
             self._keep(tool, "deleted")
-            self.journal.add(bundle_id, file_of(slug, version))
-            remove_file(self._tool_file(bundle_id, slug, version))
+            file = self._file(tool)
+            self.journal.add(bundle_id, file.name)
+            remove_file(file)
             self._history.tool("TOOL_DELETED", tool, self._by)
 
     # -- within ------------------------------------------------------------------------------------
@@ -426,23 +474,37 @@ class Store:
 
     def _stored_bundle(self, id: str) -> BundleRecord | None:  # noqa: A002
         path = self._folder / id / "bundle.json"
-        found = _read(path, BundleRecord)
-        if found is not None and found.id != id:
-            raise _no_record(path, f"its id is {found.id}, not the name of its folder")
+        try:
+            found = read_file(path, BundleRecord)
+            if found is not None and found.id != id:
+                raise NotARecord(path, f"its id is {found.id}, not the name of its folder")
+        except NotARecord as error:
+            return damaged_bundle(error, id, self._history.slug_of(id))
         return found
 
     def _record(self, bundle_id: str, file: str) -> ToolRecord | None:
         # A `Path` would take as long as reading the file.
         path = f"{self._folder}/{bundle_id}/tools/{file}"
-        found = _read(path, ToolRecord)
-        if found is not None and (wrong := fault_of(found, bundle_id, file)):
-            raise _no_record(path, wrong)
+        try:
+            found = read_file(path, ToolRecord)
+            if found is not None and (wrong := fault_of(found, bundle_id, file)):
+                raise NotARecord(path, wrong)
+        except NotARecord as error:
+            return damaged_tool(error, bundle_id, file, self._history.label_of(bundle_id, file))
         return found
+
+    def _unnamed(self, bundle_id: str, slug: str, version: str) -> ToolRecord | None:
+        """Return the tool of a damaged record that is named by its file, as nobody knows its own name."""
+        for file in (f"{slug}.json", slug) if os.path.basename(slug) == slug else ():
+            found = self._record(bundle_id, file)
+            if isinstance(found, DamagedTool) and (found.slug, found.version) == (slug, version):
+                return found
+        return None
 
     def _any_bundle(self, id: str) -> BundleRecord:  # noqa: A002
         check_id(id)
-        if (one := self._built_in.get(id)) is not None:
-            return self._switched_bundle(one.bundle)
+        if (source := self.sources.get(id)) is not None:
+            return source.bundle()
         bundle = self._stored_bundle(id)
         if bundle is None:
             raise NotFoundError(f"there is no bundle {id}", hint="`toolcrib bundle list` shows all of them.")
@@ -469,79 +531,23 @@ class Store:
             self._counted[id] = now, tools
             check_room(id, tools + 1)
 
-    def _refuse_built_in(self, id: str) -> None:  # noqa: A002
-        if id in self._built_in:
-            raise BuiltInReadOnly(
-                f"the bundle {id} is built in", hint="Only `isEnabled` of a built-in bundle can be changed."
-            )
+    def require_own(self, id: str) -> None:  # noqa: A002
+        """Raise BundleReadOnly for a source, BuiltInReadOnly for the one of the built-in tools."""
+        if id in self.sources:
+            raise read_only(self.sources[id].bundle())
 
-    def _tool_file(self, bundle_id: str, slug: str, version: str) -> Path:
-        return self._folder / bundle_id / "tools" / file_of(slug, version)
-
-    # -- the switches of what is built in ----------------------------------------------------------
-
-    def _switch(self, id: str, default: bool) -> bool:  # noqa: A002
-        return self._all_switches().get(id, default)
-
-    def _set_switch(self, id: str, enabled: bool) -> None:  # noqa: A002
-        # For a tool too a line of a bundle: readers then read again all that is built in.
-        self.journal.add(id, "-")
-        replace_file(self._switches, Switches(enabled={**self._all_switches(), id: enabled}))
-
-    def _all_switches(self) -> dict[str, bool]:
-        found = _read(self._switches, Switches)
-        return {} if found is None else found.enabled
-
-    def _switched_bundle(self, bundle: BundleRecord) -> BundleRecord:
-        on = self._switch(bundle.id, bundle.is_enabled)
-        return msgspec.structs.replace(bundle, is_built_in=True, is_enabled=on)
-
-    def _switched_tool(self, tool: ToolRecord) -> ToolRecord:
-        on = self._switch(tool.id, tool.is_enabled)
-        return msgspec.structs.replace(tool, is_built_in=True, is_enabled=on)
+    def _file(self, tool: ToolRecord) -> Path:
+        if isinstance(tool, DamagedTool):
+            return Path(tool.path)
+        return self._folder / tool.bundle_id / "tools" / file_of(tool.slug, tool.version)
 
 
-def _moment(seconds: float) -> str:
-    """Write seconds since the epoch as UTC, RFC 3339 with milliseconds: the text sorts as the time does."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+def _no_tool(bundle_id: str, slug: str, version: str) -> ToolNotFound:
+    return ToolNotFound(f"the bundle {bundle_id} has no version {version!r} of a tool {slug!r}")
 
 
-def _read(path: Path | str, form: type[_Form]) -> _Form | None:
-    """Return the record in a file; None if there is no such file. StateUnavailable for a damaged one."""
-    try:
-        descriptor = os.open(path, _READ)
-        try:
-            # A record is replaced and never written in place, so its size is that of the whole.
-            data = os.read(descriptor, os.fstat(descriptor).st_size)
-        finally:
-            os.close(descriptor)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise StateUnavailable(f"{path} cannot be read: {error.strerror}") from None
-    try:
-        return decode(data, form)
-    except msgspec.DecodeError as error:
-        raise _no_record(path, str(error)) from None
-
-
-def _no_record(path: Path | str, reason: str) -> StateUnavailable:
-    return StateUnavailable(
-        f"{path} is not a record of this store: {reason}",
-        hint="Restore the file from a backup, or move it away.",
-        details={"path": str(path)},
+def _taken(tool: ToolRecord) -> ConflictError:
+    return ConflictError(
+        f"the bundle {tool.bundle_id} already has version {tool.version!r} of {tool.slug!r}",
+        hint="Put it with another version, or delete this one first.",
     )
-
-
-def _visible(folder: Path) -> Iterator[Path]:
-    """Return the entries of a folder, if it exists, without temporary files."""
-    with suppress(FileNotFoundError):
-        yield from (path for path in folder.iterdir() if not path.name.startswith("."))
-
-
-def _whole(read: Callable[[_Name], _Form | None], names: Iterable[_Name]) -> Iterator[_Form]:
-    """Yield the records of these names. One damaged file does not hide the others."""
-    for name in names:
-        with suppress(StateUnavailable):
-            if (record := read(name)) is not None:
-                yield record

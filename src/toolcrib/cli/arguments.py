@@ -6,13 +6,14 @@ import re
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import click
 import orjson
 
+from toolcrib.cli.options import FileCommand
 from toolcrib.errors import ToolcribError, UsageError
 from toolcrib.schema import decode_object, decode_value
 from toolcrib.schema.lenient import kind_of, kinds_of
@@ -42,9 +43,23 @@ def parse_duration(text: str) -> timedelta | None:
         return None
 
 
-def call_command(name: str) -> Callable[[Callable[..., Any]], click.Command]:
+def moment(value: str) -> datetime:
+    """Return the moment of an ISO 8601 text, in UTC unless it names a zone, or of `2h` ago."""
+    ago = parse_duration(value)
+    try:
+        found = datetime.now(UTC) - ago if ago is not None else datetime.fromisoformat(value)
+    except (ValueError, OverflowError):
+        raise click.BadParameter(
+            f"{value!r} is not a time: write 2026-01-31, 2026-01-31T15:00:00, or 10m, 2h, 3d (ago)"
+        ) from None
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+
+
+def call_command(
+    name: str, cls: type[click.Command] = FileCommand
+) -> Callable[[Callable[..., Any]], click.Command]:
     """Make a command that takes a tool; options that are not its own are arguments of the tool."""
-    return click.command(name, context_settings={"ignore_unknown_options": True})
+    return click.command(name, cls=cls, context_settings={"ignore_unknown_options": True})
 
 
 def parse_arguments(words: Sequence[str], schema: Mapping[str, Any] | None = None) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from toolcrib.errors import InvalidToken
+from toolcrib.errors import InvalidToken, UsageError
 
 if TYPE_CHECKING:
     from toolcrib.project import Project
@@ -19,17 +19,23 @@ _VARIABLE = "TOOLCRIB_TOKEN"
 _OPEN: dict[str, Scope] = {
     **dict.fromkeys((
         "agents choose", "agents list", "agents show", "calls list", "calls show", "calls wait", "list",
-        "runs list", "runs show", "runs wait", "runs watch", "search", "serve", "sessions list", "show",
+        "runs list", "runs sessions list", "runs show", "runs wait", "runs watch", "serve", "show",
         "workflows list", "workflows show",
     ), "read"),
     **dict.fromkeys((
-        "agents task", "calls cancel", "calls retry", "run", "runs cancel", "runs fork", "runs retry",
-        "runs run", "sessions create", "submit", "test", "workflows run",
+        "agents task", "calls cancel", "calls retry", "calls submit", "run", "runs cancel", "runs fork",
+        "runs retry", "runs run", "runs sessions create", "test", "workflows run",
     ), "invoke"),
 }  # fmt: skip
 """Scopes that commands need of a token; every other command of a project needs `admin`."""
-_WITHOUT_PROJECT = ("completion", "convert", "doctor", "schema")
+_WITHOUT_PROJECT = ("doctor",)
 """Commands that neither read nor change anything of a project or of its user."""
+_OF_FILES = (
+    "", "agents choose", "agents list", "agents show", "agents task", "approvals", "audit", "calls",
+    "connect", "list", "run", "runs", "serve", "show", "status", "test", "token", "ui",
+    "worker", "workflows",
+)  # fmt: skip
+"""Commands, or groups of them, whose project may be a Python file."""
 _token: str | None = None
 
 
@@ -78,15 +84,25 @@ def _admits(command: click.Command) -> bool:
     return any(option.callback is admit for option in command.params)
 
 
-def admit(ctx: click.Context, _param: click.Parameter, root: str | None) -> str | None:
-    """Refuse a command that the token does not allow, before it begins. For the option `--root`."""
-    if _token is not None and not ctx.resilient_parsing:
+def admit(ctx: click.Context, _param: click.Parameter | None, root: str | None) -> str | None:
+    """Refuse a command that the token or the project does not allow, before it begins. For `--root`."""
+    if ctx.resilient_parsing:
+        return root
+    # The words after the program's name, as `_OPEN` has them.
+    name, named = ctx.command_path.partition(" ")[2], root or os.environ.get("TOOLCRIB_ROOT")
+    if named and not {name, name.partition(" ")[0]} & {*_OF_FILES}:
+        from toolcrib.project.root import names_file
+
+        if names_file(named):
+            raise UsageError(
+                f"`toolcrib {name}` needs the folder of a project, and {named} is a Python file",
+                hint="A file needs no trust; its settings are those of a project around it (toolcrib init).",
+            )
+    if _token is not None:
         from toolcrib.project import find
         from toolcrib.state import Vault
 
-        # The words after the program's name, as `_OPEN` has them.
-        name = ctx.command_path.partition(" ")[2]
-        scope, identity = _OPEN.get(name, "admin"), identity_of(Vault(find(root).root))
+        scope, identity = _OPEN.get(name, "admin"), identity_of(Vault(find(root).path))
         if identity is not None and not identity.may(scope):
             raise InvalidToken(
                 f"the token {identity.name!r} does not allow `toolcrib {name}`", details={"scope": scope}

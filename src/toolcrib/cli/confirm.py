@@ -8,6 +8,7 @@ import shutil
 import sys
 import termios
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import click
@@ -15,8 +16,8 @@ import click
 from toolcrib.cli.caller import given_token
 from toolcrib.cli.output import print_note
 from toolcrib.errors import ApprovalRequired, InvalidToken, ToolcribError
+from toolcrib.manifest.touches import may_touch
 from toolcrib.spec import Call, Tool
-from toolcrib.spec.tools.tool import may_touch
 from toolcrib.state import Decision, load_user_settings, user_name, user_settings_file
 
 if TYPE_CHECKING:
@@ -34,10 +35,12 @@ Channel = Literal["terminal", "flag"]
 _ABOUT: dict[Decision, str] = {"trust": "trust", "approve": "approvals", "token": "tokens"}
 
 
-def require_person(what: Decision, *, refuse: type[ToolcribError] = ApprovalRequired) -> None:
+def require_person(
+    what: Decision, *, refuse: type[ToolcribError] = ApprovalRequired, where: Path | None = None
+) -> None:
     """Refuse a decision unless a person makes it: at a terminal, or without one where this user's own
-    settings allow that for the project of this command, and never with a token. Raises InvalidToken, or
-    `refuse`.
+    settings allow that for the project, and never with a token. `where` is the project's path, by default
+    that of this command. Raises InvalidToken, or `refuse`.
     """
     if given_token() is not None:
         raise InvalidToken(f"a token cannot decide about {_ABOUT[what]}, so nothing was changed")
@@ -45,7 +48,7 @@ def require_person(what: Decision, *, refuse: type[ToolcribError] = ApprovalRequ
         return
     from toolcrib.project import find
 
-    root = find(click.get_current_context().params.get("root")).root
+    root = where or find(click.get_current_context().params.get("root")).path
     if not load_user_settings().allows(what, root):
         entry = f"[{{what: [{what}], where: [{json.dumps(str(root))}]}}]"
         raise refuse(
@@ -70,13 +73,18 @@ def ask(question: str, keys: str = "y", *, refuse: type[ToolcribError] = Approva
 
 
 def decide(
-    question: str, what: Decision, *, yes: bool = False, refuse: type[ToolcribError] = ApprovalRequired
+    question: str,
+    what: Decision,
+    *,
+    yes: bool = False,
+    refuse: type[ToolcribError] = ApprovalRequired,
+    where: Path | None = None,
 ) -> Channel | None:
     """Ask for a decision, which `yes` gives in advance. Return how the person agreed; None if they did not.
 
     Raises as `require_person` does, and `refuse` if nobody can be asked.
     """
-    key = choose(question, "y", what, yes=yes, refuse=refuse)
+    key = choose(question, "y", what, yes=yes, refuse=refuse, where=where)
     return None if key is None else "flag" if yes else "terminal"
 
 
@@ -87,9 +95,10 @@ def choose(
     *,
     yes: bool = False,
     refuse: type[ToolcribError] = ApprovalRequired,
+    where: Path | None = None,
 ) -> str | None:
     """Ask as `ask` does; `yes` presses the first key in advance. Raises as `decide` does."""
-    require_person(what, refuse=refuse)
+    require_person(what, refuse=refuse, where=where)
     return keys[0] if yes else ask(question, keys, refuse=refuse)
 
 

@@ -45,11 +45,11 @@ toolcrib calls show 019bb1c2 --json
 toolcrib calls wait --last --timeout 60
 toolcrib calls wait 019bb1c2 --json
 toolcrib calls cancel --last
-toolcrib calls cancel 019bb1c2
+toolcrib calls cancel --tool repo_scan --since 1h
 toolcrib calls retry --last
-toolcrib calls retry 019bb1c2
-toolcrib completion bash > ~/.toolcrib-completion.bash
-toolcrib completion fish > ~/.config/fish/completions/toolcrib.fish
+toolcrib calls retry --state failed --yes
+toolcrib --completion bash > ~/.toolcrib-completion.bash
+toolcrib --completion fish > ~/.config/fish/completions/toolcrib.fish
 toolcrib agents list
 toolcrib agents list --json
 toolcrib agents show forecaster
@@ -73,32 +73,35 @@ toolcrib runs watch 019bb1c2 --after 120 --json
 toolcrib runs wait --last --timeout 60
 toolcrib runs wait 019bb1c2 --json
 toolcrib runs cancel --last
-toolcrib runs cancel 019bb1c2
+toolcrib runs cancel --agent writer --state queued
 toolcrib runs retry --last
 toolcrib runs retry 019bb1c2 --from 2
+toolcrib runs prune
+toolcrib runs prune --json
 toolcrib runs fork --last --prompt "Try another way."
 toolcrib runs fork 019bb1c2 --from 1
-toolcrib sessions list
-toolcrib sessions list --json
-toolcrib sessions create
-toolcrib sessions create --metadata '{"customer": 3}'
+toolcrib runs sessions list
+toolcrib runs sessions list --json
+toolcrib runs sessions create
+toolcrib runs sessions create --metadata '{"customer": 3}'
 toolcrib connect claude-code
 toolcrib connect cursor app.py --write
 toolcrib bundle export weather
 toolcrib bundle export weather --native tools
 toolcrib bundle import weather.zip --dry-run
 toolcrib bundle import weather.zip --on-conflict replace --enable
-toolcrib convert tool.yml --to flexigpt
-toolcrib convert pack.yaml --to native --output .toolcrib/tools
+toolcrib import convert tool.yml --to flexigpt
+toolcrib import convert pack.yaml --to native --output .toolcrib/tools
 toolcrib doctor
 toolcrib doctor --json
+toolcrib doctor --client cursor
 toolcrib import openapi petstore.yaml --list
 toolcrib import openapi https://api.example.com/openapi.json --only 'get_*'
 toolcrib init ~/shop
 toolcrib lint
 toolcrib lint pack.yaml --format github
 toolcrib list --tag code
-toolcrib list --for openai
+toolcrib list read file --kind command
 toolcrib new count_lines --run 'wc -l ${path}' --read src
 toolcrib new weather --kind http --run 'https://api.example.com/${city}'
 toolcrib policy show
@@ -108,10 +111,8 @@ toolcrib policy add allow deploy env=staging --caller mcp:claude
 toolcrib policy explain repo_scan path=src
 toolcrib policy explain web_search query=news --as mcp:claude
 toolcrib run web_search @query.json count:=5 --json
-toolcrib schema manifest
-toolcrib schema manifest > tool.schema.json
-toolcrib search read file
-toolcrib search weather --kind http
+toolcrib lint --schema manifest
+toolcrib lint --schema manifest > tool.schema.json
 toolcrib secrets set API_TOKEN
 toolcrib secrets list
 toolcrib secrets list --json
@@ -136,8 +137,8 @@ toolcrib show repo_scan
 toolcrib show project/repo_scan@1.0 --json
 toolcrib status
 toolcrib status --json
-toolcrib submit repo_scan path=src
-toolcrib submit repo_scan path=src --idempotency-key nightly-7 --json
+toolcrib calls submit repo_scan path=src
+toolcrib calls submit --from - --json
 toolcrib test
 toolcrib test repo_scan web_search --live
 toolcrib test --replay tests/cassettes/examples.json
@@ -147,26 +148,28 @@ toolcrib token list
 toolcrib token list --json
 toolcrib token revoke ci
 toolcrib token revoke ci --root ~/shop
-toolcrib tool put weather forecast.json
-toolcrib tool put weather tool.yml --json
-toolcrib tool get weather/forecast
-toolcrib tool get weather/forecast@v2 --json
-toolcrib tool versions weather/forecast
-toolcrib tool versions weather/forecast --json
-toolcrib tool revisions weather/forecast@v1
-toolcrib tool revisions weather/forecast@v1 --json
-toolcrib tool history weather/forecast
-toolcrib tool history weather/forecast --json
-toolcrib tool enable weather/forecast@v2
-toolcrib tool enable forecast
-toolcrib tool disable weather/forecast@v2
-toolcrib tool disable forecast --json
-toolcrib tool delete weather/forecast@v1
-toolcrib tool delete weather/forecast@v1 --yes
+toolcrib bundle tool put weather forecast.json
+toolcrib bundle tool put weather tool.yml --json
+toolcrib bundle tool get weather/forecast
+toolcrib bundle tool get weather/forecast@v2 --json
+toolcrib bundle tool versions weather/forecast
+toolcrib bundle tool versions weather/forecast --json
+toolcrib bundle tool revisions weather/forecast@v1
+toolcrib bundle tool revisions weather/forecast@v1 --json
+toolcrib bundle tool history weather/forecast
+toolcrib bundle tool history weather/forecast --json
+toolcrib bundle tool enable weather/forecast@v2
+toolcrib bundle tool enable forecast
+toolcrib bundle tool disable weather/forecast@v2
+toolcrib bundle tool disable forecast --json
+toolcrib bundle tool delete weather/forecast@v1
+toolcrib bundle tool delete weather/forecast@v1 --yes
 toolcrib trace repo_scan path=src
 toolcrib trace web_search query=news --allow-host api.example.com
 toolcrib trust
 toolcrib trust --show
+toolcrib ui
+toolcrib ui --print
 toolcrib worker
 toolcrib worker --concurrency 16 --app shop.tools:register
 toolcrib workflows list

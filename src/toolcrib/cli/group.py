@@ -13,69 +13,72 @@ from typing import Any
 import click
 
 from toolcrib import __version__
-from toolcrib.cli.caller import require_open, take_token
+from toolcrib.cli.caller import admit, require_open, take_token
 from toolcrib.cli.examples import examples_of
-from toolcrib.cli.output import print_error, print_interrupted
+from toolcrib.cli.output import print_error, print_interrupted, print_result, results
 from toolcrib.errors import StateUnavailable, ToolcribError, UnavailableError, UsageError
 
 COMMANDS = {
     "agents": ("run.agents", "Show, import and choose agents, and hand tasks to them."),
     "approvals": ("decide.approvals", "Approve or deny calls that wait for a person."),
     "audit": ("look.audit", "Verify, show and search the audit log."),
-    "bundle": ("bundles.bundle", "Manage bundles: groups of tools with one switch."),
-    "calls": ("run.calls", "Follow, cancel and retry the calls that were submitted."),
-    "completion": ("connect.completion", "Print the completion script for a shell."),
+    "bundle": ("bundles.bundle", "Manage bundles, groups of tools with one switch, and their tools."),
+    "calls": ("run.calls", "Submit calls that survive any process; follow, cancel and retry them."),
     "connect": ("connect.connect", "Let an agent host use the project's tools over MCP."),
-    "convert": ("make.convert", "Convert tools to another manifest format and report losses."),
     "doctor": ("look.doctor", "Show how well this machine can confine tools."),
-    "import": ("make.import_openapi", "Create tools from the operations of an OpenAPI document."),
+    "import": ("make.importing", "Create tools from OpenAPI documents and from other formats."),
     "init": ("make.init", "Create a project in FOLDER (default: here)."),
     "lint": ("make.lint", "Check settings and manifests for errors."),
-    "list": ("look.list", "List the tools of the project."),
+    "list": ("look.list", "List the tools of the project, or those that match WORDS."),
     "new": ("make.new", "Create a manifest for a new tool."),
     "policy": ("decide.policy", "Show the policy, add rules, or explain a decision."),
     "run": ("run.run", "Run one tool."),
     "runs": ("run.runs", "Run agents, and follow, cancel, retry and fork their runs."),
-    "schema": ("make.schema", "Print the JSON Schema of tool.yml, or of an agent's file."),
-    "search": ("look.search", "Find tools by name, tags, description and argument names."),
     "secrets": ("connect.secrets", "Set secrets, and show which ones the tools need."),
     "serve": ("connect.serve", "Serve the project's tools over MCP or REST."),
     "servers": ("connect.servers", "Manage the MCP servers that the project uses."),
-    "sessions": ("run.sessions", "List and create sessions: conversations with agents."),
     "show": ("look.show", "Show one tool: its arguments, permissions and examples."),
-    "status": ("look.status", "Show workers, queue, unserved calls, and what waits for trust."),
-    "submit": ("run.submit", "Store a call that a worker runs, and print its id."),
+    "status": ("look.status", "Show workers, queue, and what waits or cannot be used."),
     "test": ("make.test", "Run the examples in the manifests and compare the results."),
-    "tool": ("bundles.tool", "Manage the tools in bundles."),
-    "trace": ("run.trace", "Run one tool and print the smallest permissions it needed."),
     "token": ("connect.token", "Create, list and revoke access tokens."),
+    "trace": ("run.trace", "Run one tool and print the smallest permissions it needed."),
     "trust": ("decide.trust", "Trust what is new or has changed in a project."),
+    "ui": ("connect.ui", "Open the web page of the project."),
     "worker": ("run.worker", "Run the calls that were submitted, until SIGTERM or Ctrl-C."),
     "workflows": ("run.workflows", "Run tools, agents and workflows in steps."),
 }
 """Command name to its module below `toolcrib.cli.commands`, and to the first line of its help."""
-
-
+_FIRST = ("init", "new", "list", "run", "trust", "connect", "serve", "ui")
+"""The commands of the first hour."""
 _GROUPS = {
-    "make": "Make tools",
-    "run": "Run them",
-    "decide": "Decide what may run",
-    "connect": "Connect clients, servers and secrets",
-    "bundles": "Keep tools in bundles",
-    "look": "Look",
+    "making": "init new lint test trace import bundle",
+    "calling": "run calls agents workflows runs worker",
+    "deciding": "trust approvals policy",
+    "connecting": "connect serve ui servers secrets token",
+    "looking": "list show status audit doctor",
 }
-"""Folder of commands to the title of its section in the help."""
+"""Every command, in the groups of `toolcrib help GROUP`."""
+_RARE = ("database", "data")
+"""The options that stand last in the help of a command."""
 _MEANT = {
     "add": "new or servers add",
     "call": "run",
     "check": "lint",
+    "completion": "--completion",
+    "convert": "import convert",
     "create": "init or new",
     "exec": "run",
     "logs": "audit tail",
     "ls": "list",
     "mcp": "serve or servers",
+    "schema": "lint --schema",
+    "search": "list",
+    "sessions": "runs sessions",
     "start": "serve",
+    "submit": "calls submit",
+    "tool": "bundle tool",
     "validate": "lint",
+    "web": "ui",
     "version": "--version",
 }
 """Words that people try, and the commands that they mean."""
@@ -110,16 +113,14 @@ class _Commands(click.Group):
             ctx.fail(f"there is no command {args[0]!r}." + (f" Did you mean {close}?" if close else ""))
         return super().resolve_command(ctx, args)
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        widest = max(map(len, COMMANDS))
-        for folder, title in _GROUPS.items():
-            rows = [
-                (name.ljust(widest), text)
-                for name, (module, text) in sorted(COMMANDS.items())
-                if module.partition(".")[0] == folder
-            ]
-            with formatter.section(title):
-                formatter.write_dl(rows)
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write one screen: the first commands, and the names of all."""
+        formatter.write_text(f"Usage: {ctx.command_path} [OPTIONS] COMMAND [ARGS]...\n\n  {_ABOUT}")
+        with formatter.section("The first hour"):
+            formatter.write_dl([(name, COMMANDS[name][1]) for name in _FIRST])
+        with formatter.section("All commands (toolcrib help GROUP, or toolcrib help COMMAND)"):
+            formatter.write_dl([(name, ", ".join(words.split())) for name, words in _GROUPS.items()])
+        formatter.write(_END)
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **extra: Any) -> Any:
         """Run a command and end the process with its exit code."""
@@ -131,21 +132,23 @@ class _Commands(click.Group):
                 stream.reconfigure(errors="backslashreplace")
         words = list(sys.argv[1:] if args is None else args)
         if words[:1] == ["help"]:
+            if words[1:2] and words[1] in _GROUPS:
+                return _print_group(words[1])
             words = [*words[1:], "--help"]
         as_json = "--json" in (words[: words.index("--")] if "--" in words else words)
         code: Any = 1
         try:
             os.getcwd()  # Here, because all commands name files from it.
             code = super().main(words, *rest, **extra | {"standalone_mode": False})
-            sys.stdout.flush()
+            results().flush()
         except Exception as error:
             try:
                 code = _report(error, words, as_json=as_json)
-                sys.stdout.flush()
+                results().flush()
             except OSError:
                 # Nobody reads the output any more, or the disk is full, and that has been reported.
                 # Python writes what is left in its buffer at exit: that must not fail again.
-                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+                os.dup2(os.open(os.devnull, os.O_WRONLY), results().fileno())
         except KeyboardInterrupt:
             code = print_interrupted(as_json=as_json)
         sys.exit(code if isinstance(code, int) else 0)
@@ -156,10 +159,22 @@ def _add_examples(command: click.Command, path: str) -> None:
 
     Lists and completions show the whole first sentence.
     """
+    command.params.sort(key=lambda one: one.name in _RARE)
     command.short_help = (command.help or "").partition("\n")[0].partition(". ")[0].rstrip(".") + "."
     command.epilog = "\n".join(["\b", "Examples:", *(f"  {line}" for line in examples_of(path))])
     for name, part in getattr(command, "commands", {}).items():
         _add_examples(part, f"{path} {name}")
+
+
+def _print_group(name: str) -> None:
+    """Print the commands of one group."""
+    formatter = click.HelpFormatter()
+    with formatter.section(name.capitalize()):
+        formatter.write_dl([(one, COMMANDS[one][1]) for one in _GROUPS[name].split()])
+    print_result(formatter.getvalue(), nl=False)
+    print_result("\ntoolcrib help COMMAND explains one of them.")
+    results().flush()
+    sys.exit(0)
 
 
 def _report(error: Exception, words: Sequence[str], *, as_json: bool) -> int:
@@ -234,19 +249,54 @@ def _is_of_output(error: OSError) -> bool:
     return error.filename is None and module.startswith(("click.", "toolcrib.cli."))
 
 
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+def _print_completion(ctx: click.Context, _option: click.Parameter, shell: str | None) -> None:
+    """Print the script that completes commands, options and names of tools, and end the program."""
+    if shell is None or ctx.resilient_parsing:
+        return
+    from click.shell_completion import get_completion_class
+
+    kind = get_completion_class(shell)
+    assert kind is not None
+    source = kind(toolcrib, {}, "toolcrib", "_TOOLCRIB_COMPLETE").source()
+    # Else fish cuts each summary at its first comma.
+    print_result(source.replace('string split "," $', 'string split --max 1 "," $'))
+    ctx.exit()
+
+
+_ABOUT = "The tool crib for AI agents: describe, check, confine and run their tools."
+_END = """
+Options: --root PATH, --completion bash|zsh|fish, --version, -h or --help
+Exit codes: 0 ok, 1 failure, 2 usage, 3 not found, 4 invalid input or manifest,
+5 denied or not approved, 6 timed out, 7 conflict, 130 interrupted
+"""
+
+
+@click.group(
+    cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True
+)
 @click.version_option(__version__, "--version", message="toolcrib %(version)s")
-@click.option("--root", type=click.Path(file_okay=False), help="The project's folder, for every command.")
-def toolcrib(root: str | None) -> None:
+@click.option(
+    "--completion",
+    type=click.Choice(["bash", "zsh", "fish"]),
+    expose_value=False,
+    is_eager=True,
+    callback=_print_completion,
+    help="Print the completion script for a shell.",
+)
+@click.option("--root", type=click.Path(), help="The project, a folder or FILE.py, for every command.")
+@click.pass_context
+def toolcrib(ctx: click.Context, root: str | None) -> None:
     """The tool crib for AI agents: describe, check, confine and run their tools.
 
-    `toolcrib help COMMAND` explains a command.
-
-    Exit codes: 0 ok, 1 failure, 2 usage, 3 not found, 4 invalid input or manifest, 5 denied or not approved,
-    6 timed out, 7 conflict, 130 interrupted.
+    Without a command it says where you stand, and what to do next.
     """
     if root is not None:
         os.environ["TOOLCRIB_ROOT"] = root
+    if ctx.invoked_subcommand is None:
+        from toolcrib.cli.commands.look.here import show_here
+
+        admit(ctx, None, root)
+        show_here(root)
 
 
 _add_examples(toolcrib, "toolcrib")

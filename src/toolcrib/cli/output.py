@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
@@ -20,16 +20,34 @@ if TYPE_CHECKING:
     from toolcrib.project import Project
 
 
+_results: TextIO | None = None
+
+
+def results() -> TextIO:
+    """Return the stream of results: standard output, as this process got it."""
+    return _results or sys.stdout
+
+
+def keep_output() -> None:
+    """Keep standard output for results: what tools of this process print goes to standard error."""
+    global _results
+    if _results is None:
+        sys.stdout.flush()
+        kept = open(os.dup(1), "w", encoding=sys.stdout.encoding, errors=sys.stdout.errors)  # noqa: SIM115
+        os.dup2(2, 1)
+        _results = kept
+
+
 def print_json(document: Any) -> None:
     """Print the one document of `--json`."""
     # Where the output is not UTF-8, JSON's own escapes keep every character.
-    encoding = (getattr(sys.stdout, "encoding", None) or "utf-8").lower().replace("-", "")
+    encoding = (getattr(results(), "encoding", None) or "utf-8").lower().replace("-", "")
     print_result(json.dumps(document, ensure_ascii=encoding != "utf8", indent=2, default=str))
 
 
 def print_result(text: str, *, nl: bool = True) -> None:
     """Print to standard output: unchanged to a pipe, without control characters to a terminal."""
-    click.echo(printable(text) if sys.stdout.isatty() else text, nl=nl)
+    click.echo(printable(text) if results().isatty() else text, file=results(), nl=nl)
 
 
 def print_note(text: str, *, nl: bool = True) -> None:
@@ -61,11 +79,17 @@ def print_value(value: Any) -> None:
         print_json(value)
 
 
+def print_settings_note(project: Project) -> None:
+    """Print whose settings apply to a Python file, where there is a project above it."""
+    if project.note:
+        print_note(f"note: {project.note}")
+
+
 def print_warnings(project: Project) -> None:
     """Warn about settings without effect, and about a sandbox that is weaker than usual."""
     if project.waiting:
         names = ", ".join(weak.name for weak in project.waiting)
-        print_note(f"note: these settings have no effect until you run `toolcrib trust`: {names}")
+        print_note(f"note: these settings have no effect until you run `{project.place.trust}`: {names}")
     weaker = project.catalog.binder.lowered
     if weaker:
         print_note(f"warning: {weaker}")
@@ -84,6 +108,12 @@ def one_line(text: str) -> str:
 def count(number: int, noun: str) -> str:
     """Return a number with its noun: `1 tool`, `2 tools`."""
     return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
+def cut_names(names: Sequence[str]) -> str:
+    """Return the first ten names on one line, and the number of the others."""
+    more = f" and {len(names) - 10} more" if len(names) > 10 else ""
+    return one_line(", ".join(names[:10]) + more)
 
 
 def print_error(error: ToolcribError, *, as_json: bool = False) -> int:

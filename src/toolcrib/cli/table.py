@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from toolcrib.cli.output import one_line, print_json, print_note, printable
+from toolcrib.cli.output import one_line, print_json, print_note, printable, results
 from toolcrib.spec.naming import cell_width
 
 Column = str | tuple[str, str | Callable[[Mapping[str, Any]], Any]]
@@ -70,15 +69,18 @@ def facts(values: Mapping[str, str | None]) -> list[str]:
 
 def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table to standard output, as wide as the terminal if it is one."""
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    width = shutil.get_terminal_size().columns if results().isatty() else None
     for line in format_table(headings, rows, width):
-        sys.stdout.write(line + "\n")
-    sys.stdout.flush()  # A note that follows on standard error must not come first.
+        results().write(line + "\n")
+    results().flush()  # A note that follows on standard error must not come first.
 
 
 def _brief(entry: Mapping[str, Any]) -> str:
-    """Return the first line of a description, cut if it is long; without one, the name that people see."""
-    text = entry["description"] or entry.get("displayName") or ""
+    """Return the first line of a description, cut if it is long; without one, the name that people see.
+
+    Of what cannot be used it is the reason.
+    """
+    text = entry.get("unavailableBecause") or entry["description"] or entry.get("displayName") or ""
     line = next(iter(text.strip().splitlines()), "")
     return line if len(line) <= _BRIEF else line[: _BRIEF - 1].rstrip() + "…"
 

@@ -23,6 +23,7 @@ from toolcrib.errors import (
     ToolFailed,
     ToolSnooze,
 )
+from toolcrib.manifest import kind_of
 from toolcrib.spec import Call, Outcome, Retry
 from toolcrib.spec.record import record
 
@@ -63,7 +64,7 @@ async def run_attempt(call: Call, ctx: Context, safe_retry: Retry) -> Outcome | 
         error = own_exception(raised)
     retry = bound.retry
     # `retries_timeouts` is True if the tool has a retry rule of its own, and that rule comes first.
-    if ctx.run_id is not None and bound.tool.kind == "function" and not bound.retries_timeouts:
+    if ctx.run_id is not None and not bound.retries_timeouts and kind_of(bound.tool).of_program:
         retry = safe_retry
     policy = AttemptPolicy(retry, bound.retries_timeouts, safe_retry.max_attempts, ctx.limit_ms / 1000)
     return decide(error, policy, ctx.attempt, random.random())  # noqa: S311 - not for secrecy
@@ -102,7 +103,7 @@ def check_snooze(ctx: Context, snooze: SnoozeFor) -> None:
     if ctx.snoozes >= _MAX_SNOOZES:
         message = f"{ctx.tool} asked more than {_MAX_SNOOZES} times to be tried later, last: {snooze.reason}"
         raise ToolFailed(message, retryable=True)
-    if ctx.bound.tool.kind == "function":
+    if kind_of(ctx.bound.tool).of_program:
         return
     # Without this, 100 snoozes of a day each would keep the caller waiting for three months.
     ctx.used_s += perf_counter() - ctx.started + snooze.seconds
@@ -133,6 +134,8 @@ def _backoff(retry: Retry, attempt: int, chance: float) -> float:
     """Return the seconds to wait after an attempt."""
     if retry.backoff_ms is not None:
         return retry.backoff_ms / 1000
+    if retry.base_ms is not None:
+        return min(retry.base_ms / 1000 * 2.0 ** (attempt - 1), ToolSnooze.MAX_DELAY_S) * chance
     if retry.jitter <= 0:
         return 0.0
     return float(attempt**4 * (1 - retry.jitter + 2 * retry.jitter * chance))

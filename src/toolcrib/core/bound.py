@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from inspect import Parameter, signature
 from types import UnionType
@@ -21,9 +21,6 @@ from toolcrib.spec.naming import nearest
 from toolcrib.spec.tools.kinds import FunctionExec
 from toolcrib.template import Values
 
-_WITHOUT_FILE = ("http", "command", "file", "sql")
-"""Kinds of tools that are stored without a manifest, such as records of bundles."""
-
 
 def plan_of(tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
     """Return the plan as JSON, with the names of secrets in place of their values.
@@ -31,10 +28,9 @@ def plan_of(tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
     Only URLs are encoded, and values in shell lines quoted.
     """
     plan: dict[str, Any] = {"tool": tool.name, "kind": tool.kind, "arguments": arguments}
-    document = reread(tool)
-    if document is None and tool.kind not in _WITHOUT_FILE:
+    document, kind = reread(tool), kind_of(tool)
+    if document is None and not kind.templated:
         return plan
-    kind = kind_of(tool)
     block = kind.write(tool.config) if document is None else document.data["exec"][tool.kind]
     if kind.confined:
         names = (*tool.permissions.env, *(secret.name for secret in tool.permissions.secrets))
@@ -52,6 +48,7 @@ def plan_of(tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
 DEFAULT_TIMEOUT_MS = 300_000
 """Limit of one attempt unless something says otherwise."""
 _JSON, _NO_APPROVAL, _NO_HINTS, _NO_FORMS = Output(), ApprovalRule(), Annotations(), McpForms()
+_NO_LIMITS = Limits()
 
 
 class Bound:
@@ -68,6 +65,8 @@ class Bound:
     """Time for which an attempt may report nothing; None for any time."""
     text_limit: int | None = None
     """Bytes of the text that a model sees of an output; None for the usual limit."""
+    limits: Limits
+    """All limits that the tool states itself."""
     retry: Retry
     retries_timeouts: bool
     """True if an attempt that timed out is repeated as well."""
@@ -81,16 +80,28 @@ class Bound:
         self.retries_timeouts = retry is not None
         self.approval_reason = (approval.reason or "no reason is given") if approval.required else None
 
-    def _limit(self, timeout_ms: int, source: str, *own: int | None) -> None:
+    def _limit(self, limits: Limits, timeout_ms: int, source: str, *own: int | None) -> None:
+        self.limits, self.idle_ms, self.text_limit = limits, limits.idle_ms, limits.output_bytes
         self.timeout_ms, self.timeout_source = timeout_ms, source
-        for limit in own:
+        for limit in (limits.timeout_ms, *own):
             if limit is not None and limit < self.timeout_ms:
                 self.timeout_ms, self.timeout_source = limit, "the tool's limit"
+
+    def cap(self, timeout_ms: int) -> None:
+        """Lower the limit of one attempt to that of the project."""
+        if timeout_ms < self.timeout_ms:
+            self.timeout_ms, self.timeout_source = timeout_ms, "the project's limit"
 
     @cached_property
     def tool(self) -> Tool:
         """The description of the tool."""
         raise NotImplementedError
+
+    @property
+    def may_repeat(self) -> bool:
+        """True if a call may run again although nobody knows what its first run did."""
+        hints = self.tool.annotations
+        return bool(hints.idempotent or hints.read_only or self.retries_timeouts)
 
     @cached_property
     def output(self) -> Output:
@@ -133,10 +144,8 @@ class BoundTool(Bound):
         self.name = tool.name
         self._tool = tool
         self._make_executor = make_executor
-        self.text_limit, self.idle_ms = tool.limits.output_bytes, tool.limits.idle_ms
         self._set_rules(tool.approval, tool.retry, retry or Retry())
-        own = (tool.limits.timeout_ms, getattr(tool.config, "timeout_ms", None))
-        self._limit(timeout_ms, timeout_source, *own)
+        self._limit(tool.limits, timeout_ms, timeout_source, getattr(tool.config, "timeout_ms", None))
 
     @cached_property
     def tool(self) -> Tool:
@@ -163,12 +172,15 @@ class FunctionTool(Bound):
         self._options = options
         self._approval = _NO_APPROVAL if options.approval is None else ApprovalRule(True, options.approval)
         self._set_rules(self._approval, options.retry, retry)
-        self._limit(timeout_ms, "the toolset's limit", options.timeout_ms)
-        self.idle_ms = options.idle_ms
+        self._limit(options.limits, timeout_ms, "the toolset's limit")
+
+    def again(self, make: Callable[[str, FunctionShape, Options], FunctionTool]) -> FunctionTool:
+        """Return what `make` makes of the same function."""
+        return make(self.name, self._shape, self._options)
 
     @cached_property
     def tool(self) -> Tool:
-        options, function = self._options, self._shape.function
+        options, function = self._options, self._shape.origin
         schema = options.output_schema or self._shape.output_schema()
         return Tool(
             name=self.name,
@@ -182,12 +194,18 @@ class FunctionTool(Bound):
             output=_JSON if schema is None else Output("json", schema, options.on_violation),
             approval=self._approval,
             retry=options.retry,
-            limits=Limits(options.timeout_ms, options.idle_ms),
+            limits=options.limits,
             annotations=options.annotations,
             mcp=options.mcp,
             tags=tuple(options.tags),
             version=options.version,
         )
+
+    @cached_property
+    def arguments(self) -> ArgumentCheck:
+        schema = self.tool.input_schema
+        settled = self._shape.settled() if self._options.input_schema is None else None
+        return ArgumentCheck(schema, lenient=self.lenient, settled=settled)
 
     @cached_property
     def executor(self) -> Executor:
@@ -208,6 +226,7 @@ class ToolOptions(TypedDict, total=False):
     idempotent: bool | None
     timeout_ms: int | None
     idle_ms: int | None
+    limits: Limits | None
     approval: str | None
     annotations: Annotations | None
     mcp: McpForms | None
@@ -228,6 +247,7 @@ class Options:
     idempotent: bool | None = None
     timeout_ms: int | None = None
     idle_ms: int | None = None
+    limits: Limits = _NO_LIMITS
     approval: str | None = None
     annotations: Annotations = _NO_HINTS
     mcp: McpForms = _NO_FORMS
@@ -254,10 +274,17 @@ class Options:
         return cls(**present)
 
     def __post_init__(self) -> None:
+        short = {"timeout_ms": self.timeout_ms, "idle_ms": self.idle_ms}
+        self.limits = replace(self.limits, **{name: one for name, one in short.items() if one is not None})
         limit: Any  # Who writes no types gives texts too.
-        for name, limit in (("timeout_ms", self.timeout_ms), ("idle_ms", self.idle_ms)):
+        for name, limit in asdict(self.limits).items():
             if limit is not None and (not isinstance(limit, int) or limit <= 0):
                 raise DefinitionError(f"{name} must be a whole number of at least 1, not {limit!r}")
+            if limit is not None and name in _CONFINED:
+                raise DefinitionError(
+                    f"limits.{name} does not hold for a function, which is not confined",
+                    hint="Make it a tool of kind python, which runs confined.",
+                )
         if _RESOURCE.fullmatch(self.mcp.resource or "x:y") is None:
             raise DefinitionError(
                 f"mcp.resource is {self.mcp.resource!r}, which is not a URI",
@@ -295,9 +322,12 @@ _FORMS: dict[str, type | UnionType] = {
     "retry": Retry,
     "idempotent": bool,
     "annotations": Annotations,
+    "limits": Limits,
     "mcp": McpForms,
     "tags": Iterable,
     "version": int | str,
 }
 """Types of options: who writes no types learns of a wrong one here, not when the tool is first listed."""
+_CONFINED = ("memory_bytes", "processes", "cpu_ms", "file_bytes", "open_files")
+"""Limits that only the sandbox enforces."""
 _RESOURCE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:([^ {}]|\{\w+\})+")

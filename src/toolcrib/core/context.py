@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+_DIGITS = 6
+"""Decimals of progress."""
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -72,10 +74,16 @@ class Context(Call):
     """The receiver of the events of the call while it runs."""
     chunks: Chunks | None = field(default=None, init=False)
     """Masks the chunks of this attempt."""
+    created: tuple[str, ...] = field(default=(), init=False)
+    """Paths of what the call has created that starts other programs of the user."""
     replayed: bool = field(default=False, init=False)
     """True if the result is that of an earlier call with the same key."""
     single: bool = field(default=False, init=False)
     """True to make one attempt only: whoever makes the call does what `follows` says."""
+    stored: bool = field(default=False, init=False)
+    """True if the call is in the store: where this run of it is stopped, the call goes on."""
+    may_be_stored: bool = field(default=False, init=False)
+    """True if the call is to be stored where a person must decide: it returns, in place of waiting."""
     follows: AttemptDecision | None = field(default=None, init=False)
     """The decision on the last attempt, if the call or, with `single`, the attempt has failed."""
     plain_ends: bool = field(default=False, init=False)
@@ -158,7 +166,9 @@ class Context(Call):
         """Report progress to the caller, from any thread; never waits."""
         self.reported = time.perf_counter()
         if self.bus is not None:
-            self.bus.publish(self, "progress", message, done=done, total=total)
+            # Sums of fractions are shown to people: 0.3, not 0.30000000000000004.
+            total = None if total is None else round(total, _DIGITS)
+            self.bus.publish(self, "progress", message, done=round(done, _DIGITS), total=total)
 
     def chunk(self, text: str) -> None:
         """Give the caller the next part of the output before the call ends, from any thread; never waits."""
@@ -218,20 +228,21 @@ def get_variables() -> dict[str, Any]:
 def get_variable(key: str, of: type[T]) -> T | None:
     """Return the run variable `key` if it is set and of this type, else None.
 
-    As in JSON, True is not an int, and an int is accepted as a float.
+    As in JSON, True is not an int, and an int is accepted as a float. `get_variable_or` and
+    `must_get_variable` tell null from a variable that is not set.
     """
     value = get_variables().get(key)
     return value if _is(value, of) else None
 
 
 def get_variable_or(key: str, default: T) -> T:
-    """Return the run variable `key` if it is set and of the default's type, else `default`.
+    """Return the run variable `key` if it is set and of the default's type, or null; else `default`.
 
-    A default of None accepts a variable of any type.
+    A default of None accepts a variable of any type. Null is None, whatever the default: it is set.
     """
-    value = get_variables().get(key)
-    matches = value is not None if default is None else _is(value, type(default))
-    return value if matches else default  # type: ignore[return-value] # of the default's type
+    value = get_variables().get(key, default)
+    matches = value is None or default is None or _is(value, type(default))
+    return value if matches else default
 
 
 def must_get_variable(key: str, of: type[T]) -> T:

@@ -8,7 +8,8 @@ from typing import Any
 from toolcrib.core.bound import Bound
 from toolcrib.core.context import Context
 from toolcrib.core.results import Mask
-from toolcrib.errors import ApprovalRequired, UsageError
+from toolcrib.errors import ApprovalRequired, ToolcribError, UsageError
+from toolcrib.middleware.rates import Rates
 from toolcrib.spec import Caller, Result, Tool
 from toolcrib.spec.record import record
 
@@ -46,6 +47,8 @@ class Controls:
     """Record that the call starts, once nothing else can refuse it; the tool runs next."""
     mask: Mask | None = None
     """Masks secrets in every result, refusal and progress message."""
+    hide: Callable[[ToolcribError, Caller | None], None] | None = None
+    """Shorten the paths in the error of a recorded call for a caller who may not know them, in place."""
     keep: Callable[[Context, Result], None] | None = None
     """Keep what a masked result cannot contain, and note in it where that is."""
     record: Callable[[Context, Result], None] | None = None
@@ -54,14 +57,24 @@ class Controls:
 
 def plain_controls() -> Controls:
     """Return the controls of a toolset outside of a project."""
-    return Controls(require=(_require_approver,))
+    rates = Rates()
+
+    def rated(proceed: Proceed) -> Proceed:
+        async def counted(ctx: Context) -> Result:
+            with rates.counted(ctx.tool, ctx.bound.limits):
+                return await proceed(ctx)
+
+        return lambda ctx: (counted if ctx.bound.limits.are_rates else proceed)(ctx)
+
+    return Controls(require=(_require_approver,), approve=(rated,))
 
 
 def _require_approver(ctx: Context) -> None:
     """Refuse calls that need an approval and name no approver: nobody can be asked here."""
     reason = ctx.bound.approval_reason
     if reason is not None and ctx.approved_by is None and not ctx.dry_run:
-        raise needs_approval(ctx.bound, reason, "Nobody can be asked here: the program says who approves it.")
+        hint = 'Ask a person, then pass who approves it: call(…, approved_by="NAME").'
+        raise needs_approval(ctx.bound, reason, hint)
     if ctx.idempotency_key is not None:
         raise UsageError("a toolset keeps no results of calls; a project does")
 

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from toolcrib.errors import ToolcribError, ToolFailed
+from toolcrib.errors import (
+    Cancelled,
+    LockDrift,
+    NotTrusted,
+    RateLimited,
+    StateUnavailable,
+    ToolcribError,
+    ToolFailed,
+)
 from toolcrib.spec.record import record
 
 
@@ -42,6 +50,15 @@ class Cancel(Fail):
     """The tool says that it can never succeed."""
 
     __slots__ = ()
+
+
+def goes_on(error: ToolcribError) -> bool:
+    """Return True if a stored call of which nothing ran goes on after this error: later, or elsewhere.
+
+    A limit of calls says nothing about this one; the person of another machine may have accepted the tool.
+    """
+    away = isinstance(error, StateUnavailable) and error.retryable
+    return away or isinstance(error, Cancelled | RateLimited | NotTrusted | LockDrift)
 
 
 AttemptDecision = RetryAfter | SnoozeFor | Fail

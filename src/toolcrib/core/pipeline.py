@@ -19,7 +19,7 @@ from toolcrib.core.controls import Controls, Proceed, plain_controls
 from toolcrib.core.decision import Fail, RetryAfter, failure_of
 from toolcrib.core.events import EventBus
 from toolcrib.core.failures import shorten, to_error
-from toolcrib.core.results import check_output, content_blocks, mask_result, normalise
+from toolcrib.core.results import check_output, content_blocks, mask_result, normalise, warn_of_created
 from toolcrib.errors import Cancelled, DeniedError, ToolcribError, ToolNotFound
 from toolcrib.manifest import hide_lines
 from toolcrib.middleware import Handler, Middleware
@@ -79,6 +79,14 @@ class Pipeline:
             handler = wrap(handler)
         self._handler = handler
 
+    def under(
+        self, controls: Controls, safe_retry: Retry, missing: Callable[[str], ToolcribError | None]
+    ) -> Pipeline:
+        """Return a path over the same tools under these controls, without middleware."""
+        return Pipeline(
+            self._bound, controls=controls, clock=self._clock, safe_retry=safe_retry, missing=missing
+        )
+
     def over(self, bound: Mapping[str, Bound]) -> Pipeline:
         """Return the same path, controls and middleware over another table of tools."""
         clock, retry = self._clock, self._safe_retry
@@ -105,9 +113,12 @@ class Pipeline:
             raise
         return self._end(ctx, result)
 
-    def admit(self, ctx: Context) -> None:
-        """Find the tool and check caller and arguments. Raises the reason why the call may not be made."""
-        bound = self._bound.get(ctx.tool)
+    def admit(self, ctx: Context, bound: Bound | None = None) -> None:
+        """Find the tool and check caller and arguments. Raises the reason why the call may not be made.
+
+        `bound` is a tool that another process runs.
+        """
+        bound = bound or self._bound.get(ctx.tool)
         if bound is None:
             raise self.unknown(ctx.tool, ctx)
         ctx.bound = bound
@@ -217,6 +228,8 @@ class Pipeline:
     def _record(self, ctx: Context, result: Result) -> Result:
         """Return the result with secrets masked, once it is recorded; else the reason why it cannot be."""
         controls = self._controls
+        if ctx.created:
+            warn_of_created(result, ctx.created)
         # The error may quote lines of the user's files, which do not go to an agent or over the network.
         if result.error is not None and not ctx.is_own:
             hide_lines(result.error)
@@ -233,7 +246,9 @@ class Pipeline:
             controls.record(ctx, result)
         except ToolcribError as error:
             # The tool may have run, but a call without a record is not a success: the caller gets no value.
-            return ctx.failed(error)
+            result = ctx.failed(error)
+        if controls.hide is not None and result.error is not None:
+            controls.hide(result.error, ctx.identity)
         return result
 
     def unknown(self, name: str, ctx: Context | None = None) -> ToolcribError:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from toolcrib.core.bound import Bound
 from toolcrib.core.failures import shorten
 from toolcrib.errors import InvalidOutput, ToolFailed, Violation
+from toolcrib.executors.workspace.startup import startup_warning
 from toolcrib.schema import to_json
 from toolcrib.spec import Result
 from toolcrib.spec.calls.content import read_blocks
@@ -61,6 +62,15 @@ def check_output(bound: Bound, value: Any, mask: Mask | None) -> tuple[str, ...]
     if bound.tool.output.on_violation == "fail":
         raise InvalidOutput(f"the output does not match its schema: {listed}", violations=violations)
     return (f"the output does not match its schema: {listed}",)
+
+
+def warn_of_created(result: Result, paths: Sequence[str]) -> None:
+    """Add a warning for each path that the call has created and that starts other programs."""
+    warnings = tuple(map(startup_warning, dict.fromkeys(paths)))
+    if result.error is None:
+        result.warnings += warnings
+    else:  # It has no warnings of its own.
+        result.error.hint = "; ".join(filter(None, (*warnings, result.error.hint)))
 
 
 def mask_result(result: Result, mask: Mask) -> None:

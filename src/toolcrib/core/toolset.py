@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import os
 import unicodedata
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from typing import Any, Self, TypeVar, Unpack, overload
@@ -24,53 +23,25 @@ from toolcrib.core.bound import (
 from toolcrib.core.context import Context
 from toolcrib.core.controls import Controls
 from toolcrib.core.events import Subscription, stream_events
+from toolcrib.core.lifespan import ToolLifespan
 from toolcrib.core.pipeline import Pipeline
-from toolcrib.errors import ConflictError, DefinitionError, ToolcribError, ToolUnavailable, UsageError
+from toolcrib.errors import ConflictError, DefinitionError, ToolcribError, UsageError
 from toolcrib.executors.function.executor import isolation_of
 from toolcrib.middleware import Middleware, as_middleware, only
 from toolcrib.schema import ArgumentCheck, FunctionShape, inspect_function
 from toolcrib.schema.derive import fitting
-from toolcrib.spec import CallContext, Caller, CallEvent, CallEvents, Clock, Result, Retry, Tool
+from toolcrib.spec import Call, CallContext, Caller, CallEvent, CallEvents, Clock, Result, Retry, Tool
 from toolcrib.spec.naming import wire_name
 
 
-class ToolLifespan:
-    """An object with `open` and `close`, or an async context manager, and the number of its users."""
-
-    def __init__(self, name: str, target: Any) -> None:
-        self.name = name
-        self._target = target
-        self._users = 0
-
-    async def open(self) -> None:
-        """Open the tool, unless it is open."""
-        if self._users == 0:
-            target = self._target
-            await _finish(target.open() if hasattr(target, "open") else target.__aenter__())
-        # Counted once it is open: if opening fails, the next user tries again.
-        self._users += 1
-
-    async def close(self) -> None:
-        """Close the tool, unless others still need it."""
-        self._users -= 1
-        if self._users == 0:
-            target = self._target
-            if not hasattr(target, "open"):
-                await target.__aexit__(None, None, None)
-            elif hasattr(target, "close"):
-                await _finish(target.close())
-
-    def require_open(self) -> None:
-        """Refuse a call of a tool that is not open: `ToolUnavailable`."""
-        if self._users == 0:
-            raise ToolUnavailable(
-                f"{self.name} is not open", hint="Call it inside `async with` of its toolset or project."
-            )
-
-
-async def _finish(value: Any) -> None:
-    if inspect.isawaitable(value):
-        await value
+def run_sync(work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
+    """Run a coroutine to its end; in a thread of its own where an event loop runs, which stands still."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work())
+    with ThreadPoolExecutor(1, "toolcrib-call") as thread:
+        return thread.submit(lambda: asyncio.run(work())).result()
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -102,11 +73,11 @@ class Toolset:
         timeout_ms: int = DEFAULT_TIMEOUT_MS,
         controls: Controls | None = None,
         clock: Clock | None = None,
-        missing: Callable[[str], ToolcribError | None] | None = None,
         lenient: bool = False,
     ) -> None:
         self._retry = None if retry is None else check_retry(retry)
-        self._safe_retry = check_retry(retry or safe_retry or Retry(max_attempts=2))
+        self._own_retry = retry or safe_retry
+        self._safe_retry = check_retry(self._own_retry or Retry(max_attempts=2))
         self._timeout_ms = timeout_ms
         self._lenient = lenient
         self._bound: dict[str, Bound] = {}
@@ -116,11 +87,36 @@ class Toolset:
         self._opened: list[ToolLifespan] = []
         self._revision = 0
         self._listeners: list[Callable[[], None]] = []
-        self.pipeline = Pipeline(
-            self._bound, controls=controls, clock=clock, safe_retry=self._safe_retry, missing=missing
-        )
+        self.pipeline = Pipeline(self._bound, controls=controls, clock=clock, safe_retry=self._safe_retry)
         self.invoke = self.pipeline.invoke
         """The one call path: a `Call` in, a `Result` out."""
+
+    def govern(
+        self,
+        controls: Controls,
+        middleware: Iterable[Middleware],
+        *,
+        safe_retry: Retry,
+        timeout_ms: int,
+        missing: Callable[[str], ToolcribError | None],
+        lenient: bool,
+    ) -> None:
+        """Put all calls from now on under a project: its controls, and its middleware, outermost.
+
+        Its time limit counts where it is lower, its `safe_retry` where this toolset has no rule of its own.
+        """
+        own = self.middleware
+        self._safe_retry = check_retry(self._own_retry or safe_retry)
+        self._timeout_ms, self._lenient = min(self._timeout_ms, timeout_ms), self._lenient or lenient
+        for name, bound in self._bound.items():
+            again = bound.again(self._function_tool) if isinstance(bound, FunctionTool) else bound
+            again.cap(timeout_ms)
+            again.lenient = self._lenient
+            self._bound[name] = again
+        self.pipeline = self.pipeline.under(controls, self._safe_retry, missing)
+        self.invoke = self.pipeline.invoke
+        for one in (*middleware, *own):
+            self.use(one)
 
     # -- defining ------------------------------------------------------------------------------
 
@@ -154,9 +150,10 @@ class Toolset:
         `description`, `input_schema` and `execute`. Options: `description`,
         `input_schema` (instead of the derived one), `output_schema` (likewise), `isolation` (`thread`,
         `inline`, `async`, `process`), `retry` (a `Retry`), `idempotent` (true if it may be run again after a
-        failure), `timeout_ms` (one attempt), `idle_ms` (one attempt without a report), `approval` (the reason
-        why a person must approve each call), `on_violation` (`warn` or `fail`, for an output that does not
-        match its schema), `annotations`, `mcp` (`McpForms`: also a prompt or a resource), `tags`, `version`,
+        failure), `timeout_ms` (one attempt), `idle_ms` (one attempt without a report), `limits` (`Limits`:
+        both of these, the rate of calls, and the size of the text for a model), `approval` (the reason why a
+        person must approve each call), `on_violation` (`warn` or `fail`, for an output that does not match
+        its schema), `annotations`, `mcp` (`McpForms`: also a prompt or a resource), `tags`, `version`,
         `replace` (take the place of a tool of this name). Raises `DefinitionError` when the function cannot
         be described, `ConflictError` when the name is taken.
 
@@ -230,7 +227,6 @@ class Toolset:
         try:
             for one in bound:
                 name = one.name
-                _check_name(name)
                 if (wire := wire_name(name)) in self._bound or wire in self._wire or name in self._bound:
                     self._check_free(name)
                 one.lenient = self._lenient
@@ -512,19 +508,21 @@ class Toolset:
         Inside of a running event loop, as in a notebook, the call runs in a thread of its own, and the loop
         stands still meanwhile. Raises `UsageError` if the toolset was opened by that loop.
         """
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            return asyncio.run(self._call_once(name, arguments, options))
+        return self._invoke_once(lambda: self.call(name, arguments, **options))
+
+    def invoke_sync(self, call: Call) -> Result:
+        """Do the same as `invoke`, under the conditions of `call_sync`."""
+        return self._invoke_once(lambda: self.invoke(call))
+
+    def _invoke_once(self, begin: Callable[[], Awaitable[Result]]) -> Result:
+        async def invoke() -> Result:
+            async with self:
+                return await begin()
+
         # What this loop has opened, such as a connection, does not work on the loop of another thread.
         if self._opened:
             raise UsageError("call_sync cannot use an open toolset", hint="Use `await tools.call(…)`.")
-        with ThreadPoolExecutor(1, "toolcrib-call") as thread:
-            return thread.submit(asyncio.run, self._call_once(name, arguments, options)).result()
-
-    async def _call_once(self, name: str, arguments: Any, options: dict[str, Any]) -> Result:
-        async with self:
-            return await self.call(name, arguments, **options)
+        return run_sync(invoke)
 
     # -- lifespan ------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from toolcrib.egress.client import RECORDER, Send, destination_of
 from toolcrib.egress.message import EgressRequest, EgressResponse
 from toolcrib.egress.policy import HostPolicy
-from toolcrib.errors import HttpFailed, InvalidError
+from toolcrib.errors import HttpFailed, InvalidInput
 
 Mode = Literal["record", "replay", "auto"]
 _KEPT = frozenset(
@@ -51,7 +51,7 @@ class Cassette:
                 self._entries = json.loads(path.read_bytes())["requests"]
             except (ValueError, TypeError, KeyError) as error:
                 message = f"{path} is not a cassette: {type(error).__name__}: {error}"
-                raise InvalidError(message, hint="Record it again.") from None
+                raise InvalidInput(message, hint="Record it again.") from None
 
     async def handle(self, request: EgressRequest, policy: HostPolicy, send: Send) -> EgressResponse:
         """Answer a request from the cassette, or send and record it."""

@@ -8,7 +8,7 @@ import logging
 import math
 import os
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, NoReturn
@@ -25,8 +25,10 @@ from toolcrib.errors import (
     ToolSignal,
     ToolSnooze,
 )
+from toolcrib.executors.workspace.startup import startup_files
 from toolcrib.guard import BytesMasker, Redactor, StreamMasker
 from toolcrib.sandbox import Completed, Confinement, run, signal_name
+from toolcrib.sandbox.files.paths import within
 from toolcrib.spec import CallContext
 from toolcrib.spec.calls.content import is_garbled
 
@@ -57,12 +59,24 @@ def redactor_of(ctx: CallContext) -> Redactor | None:
     return Redactor(ctx.secrets) if ctx.secrets else None
 
 
+async def run_job(ctx: CallContext, job: Confinement) -> Completed:
+    """Run a command as `masked` returns it, and note in `ctx.created` what it has created."""
+    unprotected: Sequence[str] = ()
+    try:
+        done = await run(job)
+        unprotected = done.enforcement.get("unprotected", ())
+        return masked(ctx, done)
+    finally:  # Also of a call that is cancelled.
+        if job.write:
+            ctx.created += created_in(job, unprotected)
+
+
 async def run_followed(ctx: CallContext, job: Confinement) -> Completed:
-    """Run a command as `masked` returns it. A call that is followed reports its lines as they come."""
+    """Run a command as `run_job` does. A call that is followed reports its lines as they come."""
     if not ctx.is_followed:
-        return masked(ctx, await run(job))
+        return await run_job(ctx, job)
     lines = Lines(ctx)
-    done = masked(ctx, await run(replace(job, on_output=lines.feed)))
+    done = await run_job(ctx, replace(job, on_output=lines.feed))
     lines.end()
     return done
 
@@ -164,15 +178,22 @@ def log_streams(ctx: CallContext, done: Completed, *streams: str) -> None:
         _log.info("%s wrote to %s:\n%s%s", ctx.tool, stream, text[:_MAX_LOGGED].rstrip(), cut)
 
 
-def place_warnings(done: Completed) -> tuple[str, ...]:
-    """Return warnings about protected places that were created or replaced during the call."""
-    found, check = done.enforcement, "check it before you use it"
-    created = [path for path in found.get("unprotected", ()) if os.path.lexists(path)]
-    why = "was replaced from outside while the tool ran, so the tool could write it"
-    return (
-        *[f"{path} was created while the tool ran: {check}" for path in created],
-        *[f"{path} {why}: {check}" for path in found.get("replaced", ())],
+def created_in(job: Confinement, unprotected: Iterable[str] = ()) -> tuple[str, ...]:
+    """Return what exists now, did not when a process was started, and would have been protected from it."""
+    missing = (path for path in unprotected if os.path.lexists(path))
+    known = {*job.protect, *job.scratch}
+    startup = (
+        path
+        for path in startup_files(folder for folder in job.write if folder not in job.scratch)
+        if path not in known and not any(within(grant, path) for grant in job.write)
     )
+    return tuple(dict.fromkeys((*missing, *startup)))
+
+
+def place_warnings(done: Completed) -> tuple[str, ...]:
+    """Return warnings about protected places that were replaced during the call."""
+    why = "was replaced from outside while the tool ran, so the tool could write it"
+    return tuple(f"{path} {why}: check it before you use it" for path in done.enforcement.get("replaced", ()))
 
 
 @contextmanager

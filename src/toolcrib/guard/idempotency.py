@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NotRequired, TypedDict, Unpack
 
-from toolcrib.errors import IdempotencyConflict, InvalidError, RateLimited
+from toolcrib.errors import IdempotencyConflict, InvalidInput, RateLimited
 from toolcrib.guard.approvals.records import digest_of
 from toolcrib.spec.moment import written
 from toolcrib.state import Database, DatabaseWatch, Transaction, take
@@ -203,9 +203,9 @@ def _scope(caller: str, key: str) -> str:
 
 
 def require_key(key: str) -> None:
-    """Raise InvalidError unless a key has 1 to 255 printable characters."""
+    """Raise InvalidInput unless a key has 1 to 255 printable characters."""
     if not 0 < len(key) <= _MAX_KEY or not key.isprintable():
-        raise InvalidError(
+        raise InvalidInput(
             f"an idempotency key must have 1 to {_MAX_KEY} printable characters; got {key[:40]!r}",
             hint="Use a random UUID for each call.",
         )

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from anthropic.lib.tools import BetaAsyncBuiltinFunctionTool, ToolError
+from toolcrib.integrations.offered import Offered, ToolProvider, imported_from
 
-from toolcrib.integrations.offered import Offered, ToolProvider
+with imported_from("anthropic"):
+    from anthropic.lib.tools import BetaAsyncBuiltinFunctionTool, ToolError
 
 
 def tools(source: ToolProvider, *, caller: str = "local") -> list[BetaAsyncBuiltinFunctionTool]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from toolcrib.builtin.names import READER
@@ -17,6 +19,20 @@ if TYPE_CHECKING:
 
 
 ToolProvider: TypeAlias = "Toolset | Project"
+
+
+@contextmanager
+def imported_from(package: str) -> Iterator[None]:
+    """Name the command that installs a package, if what is imported inside is missing."""
+    try:
+        yield
+    except ImportError as error:
+        # `ModuleNotFoundError` or `ImportError`, as Python has raised it.
+        raise type(error)(
+            f"this needs the package {package} ({error}); install it: "
+            f"{sys.executable} -m pip install --upgrade {package}",
+            name=error.name,
+        ) from None
 
 
 class Offered:
@@ -36,7 +52,14 @@ class Offered:
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> Result:
         """Call a tool by its name in the list."""
-        return await self._source.invoke(Call(self._names[name], arguments, self._caller))
+        return await self._source.invoke(self._call(name, arguments))
+
+    def call_sync(self, name: str, arguments: Mapping[str, Any]) -> Result:
+        """Do the same, for code without `await`."""
+        return self._source.invoke_sync(self._call(name, arguments))
+
+    def _call(self, name: str, arguments: Mapping[str, Any]) -> Call:
+        return Call(self._names[name], arguments, self._caller)
 
     def shown(self, result: Result) -> str:
         """Return the text for the model, of an error too."""

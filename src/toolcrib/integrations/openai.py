@@ -5,9 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from openai.lib.responses_tool_runner import AsyncRegisteredFunction
+from toolcrib.integrations.offered import Offered, ToolProvider, imported_from
 
-from toolcrib.integrations.offered import Offered, ToolProvider
+with imported_from("openai"):
+    from openai.lib.responses_tool_runner import AsyncRegisteredFunction
 
 
 def tools(source: ToolProvider, *, caller: str = "local") -> list[AsyncRegisteredFunction]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from agents import FunctionTool
-
 from toolcrib.errors import ToolcribError
-from toolcrib.integrations.offered import Offered, ToolProvider
+from toolcrib.integrations.offered import Offered, ToolProvider, imported_from
 from toolcrib.schema.decode import decode_object
 from toolcrib.spec.views import error_text
+
+with imported_from("openai-agents"):
+    from agents import FunctionTool
 
 
 def tools(source: ToolProvider, *, caller: str = "local") -> list[FunctionTool]:

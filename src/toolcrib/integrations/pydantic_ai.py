@@ -5,14 +5,16 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from pydantic_ai import RunContext
-from pydantic_ai.exceptions import ModelRetry
-from pydantic_ai.tools import ToolDefinition
-from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
 from pydantic_core import SchemaValidator, core_schema
 
-from toolcrib.integrations.offered import Offered, ToolProvider
+from toolcrib.integrations.offered import Offered, ToolProvider, imported_from
 from toolcrib.spec.views import text_view
+
+with imported_from("pydantic-ai-slim"):
+    from pydantic_ai import RunContext
+    from pydantic_ai.exceptions import ModelRetry
+    from pydantic_ai.tools import ToolDefinition
+    from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
 
 _ANY = SchemaValidator(core_schema.any_schema())
 """The call path checks arguments against the tool's own schema."""

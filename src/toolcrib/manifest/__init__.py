@@ -39,7 +39,10 @@ from toolcrib.manifest.native.reader import (
     uncollected,
 )
 from toolcrib.manifest.native.schema import tool_schema as tool_schema
-from toolcrib.manifest.team import check_team, read_team
+from toolcrib.manifest.starter import Answers as Answers
+from toolcrib.manifest.starter import Made as Made
+from toolcrib.manifest.starter import Starter as Starter
+from toolcrib.manifest.team import check_team, load_team, read_team
 from toolcrib.manifest.yaml.diagnostics import (
     RULES,
     Diagnostic,

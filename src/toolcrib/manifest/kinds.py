@@ -6,17 +6,18 @@ point group `toolcrib.kinds` of an installed package.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, asdict, dataclass, fields
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
 from toolcrib.manifest.plugins import Registry
+from toolcrib.manifest.starter import Starter
 from toolcrib.manifest.yaml.diagnostics import Diagnostic
 from toolcrib.manifest.yaml.form import Misfit
 from toolcrib.manifest.yaml.source import Document
-from toolcrib.spec import ExecConfig, Executor, Permissions, Tool
+from toolcrib.spec import Annotations, ExecConfig, Executor, Permissions, Tool
 from toolcrib.spec.record import record
 from toolcrib.template import Missing, Namespaces, Values, parse, render_value
 
@@ -25,6 +26,8 @@ Effect = dict[tuple[str, ...], Any]
 """Places of a manifest (`exec.http.url`) to a value that is equal for two tools whose calls do the same."""
 LIMITS = ("timeout_ms", "max_response_bytes", "max_bytes")
 """Keys of a configuration or an `exec` block that only limit a call."""
+
+IN_PROCESS = "run inside this process, not confined"
 
 
 @record
@@ -82,6 +85,18 @@ def plain_effect(tool: Tool, names: Namespaces) -> Effect:  # noqa: ARG001 - cal
     return {("exec", "auth", "outputs.format"): (tool.kind, block, form)}
 
 
+def unconfined(tool: Tool) -> Iterator[str]:
+    """Yield that code of the kind runs in this process, unless it is confined or comes with Toolcrib."""
+    if not kind_of(tool).confined and not tool.is_builtin:
+        yield f"run the code of kind {tool.kind}, not confined"
+
+
+def in_process(tool: Tool) -> Iterator[str]:
+    """Yield that a function of the program runs, which whoever started the program trusts."""
+    if not tool.is_builtin:
+        yield IN_PROCESS
+
+
 def shown_secret(name: str) -> str:
     """Return what replaces a secret's value in the plan of a call."""
     return f"<secret {name}>"
@@ -116,10 +131,17 @@ class Kind:
 
     None: a native manifest cannot be of this kind.
     """
+    starter: Starter | None = None
+    """What `toolcrib new` asks and makes; None: it makes no tool of this kind."""
     parse: Callable[[dict[str, Any]], Any] | None = None
     """Make the configuration from a block of that schema; None: the keys are its fields (`made_of`)."""
     write: Callable[[Any], dict[str, Any]] = block_of
     """Make the block from a configuration."""
+    docs: tuple[str, str] = ("in this process", "its own code")
+    """Where it runs, and what enforces its permissions, for the documentation.
+
+    Its schema describes it and its fields.
+    """
     misfits: tuple[Misfit, ...] = ()
     """Rules and hints for blocks that do not match the schema."""
     templated: tuple[str, ...] = ()
@@ -139,12 +161,23 @@ class Kind:
     """Yield the tools that a call of this configuration leads to: pairs of step id and tool name."""
     starts: Callable[[Any], Start] = lambda _: Start()
     """Return what a call of this configuration starts: its files are part of the tool."""
-    repeatable: Callable[[Any], bool] = lambda _: False
-    """Return True if repeating a call does no harm, whatever the annotations say."""
+    url: Callable[[Any], str] = lambda _: ""
+    """Return the address that a call sends its request to, by the client for HTTP; empty if it sends none."""
+    annotations: Callable[[Any], Annotations] = lambda _: Annotations()
+    """Return what a configuration says by itself about the effect of a call."""
+    touches: Callable[[Tool], Iterable[str]] = unconfined
+    """Yield what a call may do beyond the permissions of its tool, one line each: it needs trust for them.
+
+    A kind whose executor keeps to the permissions yields nothing.
+    """
     granted: Callable[[Tool, Permissions], Permissions] = lambda tool, _: tool.permissions
     """Return the permissions of a tool whose format has none, from a folder that was granted these."""
+    traced: Callable[[Any], Mapping[str, str]] = lambda _: {}
+    """Return attributes of the span of a call, by OpenTelemetry's names."""
     confined: bool = False
     """It runs in a process of the sandbox, which has the network that the permission grants."""
+    of_program: bool = False
+    """It is a function of the program: it may wait as long as it likes, and agents' runs try it again."""
     takes_auth: bool = False
     """The block `auth` has a meaning for it."""
     takes_format: bool = True
@@ -187,6 +220,21 @@ def kind_of(tool: Tool) -> Kind:
     return KINDS[tool.kind]
 
 
+def is_served(tool: Tool) -> bool:
+    """Return True for a tool of an MCP server: it has no file, and comes with its executor."""
+    return tool.source is None and kind_of(tool).executor is None
+
+
+def is_function(tool: Tool) -> bool:
+    """Return True for a function that the program itself has registered."""
+    return tool.source is None and not is_served(tool)
+
+
 def manifest_kinds() -> Iterator[Kind]:
     """Yield the kinds of native manifests: the built-in ones, and those of installed packages in use."""
     return (kind for kind in KINDS.used if kind.schema is not None)
+
+
+def startable() -> list[str]:
+    """Return the names of the kinds that `toolcrib new` makes, and of those that installed packages have."""
+    return [name for name in KINDS.names() if not KINDS.is_builtin(name) or KINDS[name].starter is not None]

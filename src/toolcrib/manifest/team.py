@@ -1,20 +1,24 @@
 """Teams: the tools that each member may use, by `members[].skills` of a team file or its map `agents:`.
 
-The lists are compared with the existing tools. Other keys (model, system prompt) are kept as they are.
+The lists are compared with the existing tools. Other keys are kept as they are: `runs.agents` makes agents of
+the entries of `agents:` that name a model.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import field
 from functools import cache
 from typing import Any
 
 from toolcrib.errors import NotFoundError
+from toolcrib.manifest.dialects.vega.reader import load_team as load_text
 from toolcrib.manifest.yaml.diagnostics import Diagnostic, failure, quoted
+from toolcrib.manifest.yaml.files import ANY_FILE, SourceFiles
 from toolcrib.manifest.yaml.form import Form
 from toolcrib.manifest.yaml.positions import KeyPath
-from toolcrib.manifest.yaml.source import Document, load
+from toolcrib.manifest.yaml.source import Document, read
 from toolcrib.spec.naming import did_you_mean, suggestion
 from toolcrib.spec.record import record
 
@@ -50,9 +54,21 @@ class Team:
         raise NotFoundError(f"{self.document.path} has no member {name!r}", hint=hint)
 
 
+def load_team(path: str | os.PathLike[str], files: SourceFiles = ANY_FILE) -> Team:
+    """Read a team file: `team.member(NAME).skills` are the tools that a member may use.
+
+    Raises NotFoundError if there is none, ManifestError with every mistake in its form.
+    """
+    name = os.fspath(path)
+    try:
+        return read_team(name, read(name, files))
+    except (FileNotFoundError, NotADirectoryError):
+        raise NotFoundError(f"there is no team file {name}") from None
+
+
 def read_team(path: str, raw: bytes) -> Team:
     """Return the team of a file. Raises ManifestError with every mistake in its form."""
-    document = load(raw, path)
+    document = load_text(raw, path)
     data = document.data
     if not isinstance(data, dict) or not ({"members", "agents"} & data.keys()):
         message = "a team file has `members:` (a list) or `agents:` (a mapping)"

@@ -6,16 +6,15 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from toolcrib.errors import ToolcribError, UnavailableError
+from toolcrib.manifest import kind_of
 from toolcrib.middleware.handler import Handler, Middleware, tool_of
 from toolcrib.spec import Call, CallContext, Outcome
+from toolcrib.state.installation import install_hint
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
 else:
     Tracer = Any  # So that the types of the options can be read without the package.
-
-_INSTALL = "pip install 'toolcrib[otel]'"
-_TYPES = {"function": "function", "python": "function", "sql": "datastore"}
 
 
 def tracing_middleware(tracer: Tracer | None = None, *, content: bool = False) -> Middleware:
@@ -32,7 +31,7 @@ def tracing_middleware(tracer: Tracer | None = None, *, content: bool = False) -
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
     except ImportError:
         raise UnavailableError(
-            "tracing needs opentelemetry-api, which is not installed", hint=_INSTALL
+            "tracing needs opentelemetry-api, which is not installed", hint=install_hint("otel")
         ) from None
     remote = TraceContextTextMapPropagator()
     own = tracer or trace.get_tracer("toolcrib")
@@ -74,10 +73,11 @@ def _attributes(call: Call, ctx: CallContext, mcp: bool) -> dict[str, Any]:
         "gen_ai.operation.name": "execute_tool",
         "gen_ai.tool.name": call.tool,
         "gen_ai.tool.call.id": ctx.identify(),
-        "gen_ai.tool.type": _TYPES.get(tool.kind, "extension") if tool else None,
+        "gen_ai.tool.type": "extension" if tool else None,
         "gen_ai.tool.description": tool.description if tool else None,
         "gen_ai.conversation.id": ctx.session_id,
         "mcp.method.name": "tools/call" if mcp else None,
+        **(kind_of(tool).traced(tool.config) if tool else {}),
     }
     return {name: value for name, value in found.items() if value is not None}
 

@@ -6,7 +6,8 @@ from toolcrib.project.authoring.creation import create_tool as create_tool
 from toolcrib.project.authoring.lint import project_findings
 from toolcrib.project.catalog.registry import CatalogChange
 from toolcrib.project.config.settings import Config, load_config, source_files
-from toolcrib.project.mcp_catalog import McpCatalog
+from toolcrib.project.mcp_catalog import McpCatalog, mcp_catalog
+from toolcrib.project.program import Program
 from toolcrib.project.project import Project
 from toolcrib.project.root import find
 

@@ -17,7 +17,7 @@ from toolcrib.guard import AuditQuery, AuditReader
 from toolcrib.manifest import dump
 from toolcrib.project.authoring.creation import ToolDraft, draft, publish
 from toolcrib.project.project import Project
-from toolcrib.spec import Annotations, Caller, McpForms, Outcome, Retry, Tool
+from toolcrib.spec import Annotations, Caller, Catalog, McpForms, Outcome, Retry, Tool
 
 _MOST = 500
 _NAME_WORDS = 2
@@ -105,6 +105,11 @@ _FORMS = {
 _MOST_CALLS = 100
 
 
+def mcp_catalog(project: Project) -> Catalog:
+    """Return what MCP clients see of a project: of a Python file its functions, without meta-tools."""
+    return McpCatalog(project) if project.place.file is None else project
+
+
 class McpCatalog:
     """A project as MCP clients see it. A meta-tool never takes the name of a tool of the project.
 
@@ -116,7 +121,7 @@ class McpCatalog:
         self._project = project
         self.get, self.invoke = project.get, project.invoke
         self.subscribe, self.on_change = project.subscribe, project.on_change
-        self._meta = frozenset(self._register())
+        self._meta = project.catalog.hidden = frozenset(self._register())
 
     @property
     def revision(self) -> int:
@@ -167,7 +172,8 @@ class McpCatalog:
             names = ", ".join(self._project.workflows.all())
             workflow = (self._run_workflow, _WORKFLOW, about + (names or "none"), _ACTS)
             named |= dict.fromkeys(("workflow_run", *(["glee_workflow"] if prefix else [])), workflow)
-        if self._project.place.agents.is_dir():
+        teams = self._project.config.teams(self._project.root)
+        if self._project.place.agents.is_dir() or any(path.is_file() for path in teams):
             about = "Hand a task to an agent and return its answer, with the session to continue. Agents: "
             task = (self._task, _TASK, about + (", ".join(self._project.tasks.candidates()) or "none"), _ACTS)
             make = (self._create_agent, _CREATE_AGENT, _MAKES_AGENT, _ACTS)
@@ -238,11 +244,13 @@ class McpCatalog:
         }
 
     async def _list(self, ctx: Context, offset: int = 0, limit: int = 100) -> list[dict[str, Any]]:
-        return (await self._glee_list(ctx))[offset : offset + limit]
+        wish = self._project.wish(ctx.caller, ctx.identity)
+        found = await run_in_thread(lambda: self._project.bundles.described(wish, offset, limit))
+        return [{"name": name, "description": text} for name, text in found]
 
     async def _glee_list(self, ctx: Context) -> list[dict[str, Any]]:
         found = self._project.described(ctx.caller, ctx.identity)
-        return [{"name": name, "description": text} for name, text in found if name not in self._meta]
+        return [{"name": name, "description": text} for name, text in found]
 
     async def _search(self, ctx: Context, query: str, limit: int = 5) -> list[dict[str, Any]]:
         from toolcrib.search import words_of
@@ -251,14 +259,13 @@ class McpCatalog:
         if not words:
             return []
         named: list[str] = []
-        most = limit + len(self._meta)
-        fitting = self._project.suggest(query, limit=most, caller=ctx.caller, identity=ctx.identity)
+        wish = self._project.wish(ctx.caller, ctx.identity)
+        fitting = self._project.bundles.suggest(query, wish, limit=limit)
         # One or two words may be a part of a name; what a question means is all that counts.
-        if len(words) <= _NAME_WORDS or len(fitting) < most:
-            found = self._project.search(query, limit=most, caller=ctx.caller, identity=ctx.identity)
-            named = [hit["name"] for hit in found["hits"]]
+        if len(words) <= _NAME_WORDS or len(fitting) < limit:
+            named = [hit.name for hit in self._project.bundles.search(query, wish, limit=limit).tools]
         order = [*named, *fitting] if len(words) <= _NAME_WORDS else [*fitting, *named]
-        names = [name for name in dict.fromkeys(order) if name not in self._meta][:limit]
+        names = list(dict.fromkeys(order))[:limit]
         return [
             {"name": tool.name, "description": tool.description, "input_schema": tool.input_schema}
             for tool in map(self._project.offered, map(self._project.get, names))

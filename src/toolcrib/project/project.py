@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from toolcrib.core.bound import Bound
 from toolcrib.core.events import stream_events
-from toolcrib.core.toolset import Toolset
+from toolcrib.core.toolset import Toolset, run_sync
 from toolcrib.errors import StateUnavailable
-from toolcrib.guard import SETTINGS, EnvironmentSecrets, Ledger, Trusted
+from toolcrib.guard import SETTINGS, EnvironmentSecrets, Ledger, RecordedCalls, Trusted
 from toolcrib.manifest import Diagnostic
 from toolcrib.project.catalog.catalog import ProjectCatalog
+from toolcrib.project.catalog.lists import ListParts
 from toolcrib.project.catalog.registry import CatalogChange
 from toolcrib.project.config.settings import Config, is_trusted, load_config
 from toolcrib.project.control.approvals import ApprovalService, Elicitation
@@ -23,7 +24,8 @@ from toolcrib.project.control.steps import ProjectSteps
 from toolcrib.project.control.store import DecisionStore
 from toolcrib.project.durable.durable import DurableParts
 from toolcrib.project.preview import Preview
-from toolcrib.project.root import Place, find, require_own_folder
+from toolcrib.project.program import Program
+from toolcrib.project.root import Place, beside_settings, find, require_own_folder
 from toolcrib.project.setup import Setup
 from toolcrib.project.tools.binding import Binder
 from toolcrib.project.tools.middleware import named_middleware
@@ -31,13 +33,19 @@ from toolcrib.spec import Call, Caller, CallEvent, CallEvents, Result, SecretSou
 from toolcrib.state import Vault, require_database
 from toolcrib.state.shared import shared_property
 
-if TYPE_CHECKING:
-    from toolcrib.bundles import BuiltIn
-
 Accept = Literal["trusted", "all"]
 
 
-class Project(DurableParts):
+def _settings_of(place: Place, data: Path | None = None) -> tuple[Vault, Config, Ledger]:
+    """Return the user's data about a project, its settings, and the ledger that accepts them."""
+    vault, above = Vault(place.path, data), place.above
+    ledger = Ledger(vault if above is None else Vault(above.path, data))
+    if place.file is not None and above is None:
+        return vault, Config(), ledger
+    return vault, load_config(place.config, place.root).since(ledger), ledger
+
+
+class Project(ListParts, DurableParts):
     """A project's tools behind one call path. Use it as an async context manager, or `aclose` it.
 
     Manifests that do not load are in `diagnostics`, and never hide the others. A manifest is checked in full
@@ -54,48 +62,48 @@ class Project(DurableParts):
         vault: Vault | None = None,
         ledger: Ledger | None = None,
         accept: Accept = "trusted",
-        built_in: Sequence[BuiltIn] = (),
         database: str | None = None,
+        program: Program | None = None,
+        note: str = "",
     ) -> None:
         self._setup = setup = Setup.of(place, config, secrets, trusted, vault, ledger, whole=accept == "all")
-        self.place, self.root = place, place.root
+        self.place, self.root, self.note = place, place.root, note
         self.sandbox_level, self.waiting = setup.sandbox_level, setup.waiting
         self.config = config = setup.config
         self.vault, self.audit, self.secrets = setup.vault, setup.audit, setup.secrets
         store = DecisionStore(place, self.vault, config, database)
-        self._steps = steps = ProjectSteps(setup, store, self.parts_of, self.get, whole=accept == "all")
+        self._steps = steps = ProjectSteps(setup, store, self.parts_of, self.get)
         self.fingerprint, self.trust, self.pins = steps.fingerprints.of, steps.trust, steps.pins
         """Returns the digest of a tool; what is trusted; the versions of tools in `toolcrib.lock`."""
-        self.redact, self.hides = steps.secrets.mask, steps.access.hides
-        """Masks every known secret in a JSON value; returns True if a caller may not see every tool."""
-        self.outputs = steps.outputs
-        """The long outputs of calls, kept as artifacts."""
-        self.toolset = Toolset(
+        self.redact, self.hides, self.outputs = steps.secrets.mask, steps.access.hides, steps.outputs
+        """Masks secrets in a JSON value; returns True if a caller may not see every tool; keeps artifacts."""
+        self.folders, self._program = steps.folders, program
+        self.toolset = Toolset(timeout_ms=config.timeout_ms) if program is None else program.toolset
+        """Every tool. Functions registered here get the project's guard and audit too."""
+        self.toolset.govern(
+            steps.controls,
+            named_middleware(setup),
             safe_retry=config.retry,
             timeout_ms=config.timeout_ms,
-            controls=steps.controls,
             missing=lambda name: self.catalog.why_missing(name),  # noqa: PLW0108 - made below
             lenient=config.lenient,
         )
-        """Every tool. Functions registered here get the project's guard and audit too."""
         self.on_change = self.toolset.on_change
         """Calls a listener after each change of the list, and returns a function that ends this."""
         self.functions = Toolset()
         """The functions that manifests of kind `function` name; they are not tools themselves."""
         self._preview = preview = Preview(self.bound, steps)
         binder = Binder(setup, self.toolset, self.functions, steps, preview, self.invoke)
-        self.catalog = catalog = ProjectCatalog(setup, self.toolset, steps, binder, built_in)
-        self.listed, self.described = catalog.listed, catalog.described
-        """Returns the `tools` by name, or their entries in MCP's list; returns names and descriptions."""
+        self.catalog = catalog = ProjectCatalog(setup, self.toolset, steps, binder)
+        self.listed = catalog.listed
+        """Returns the `tools` by name, or their entries in MCP's list."""
         self.offered, self.untrusted = steps.trust.offered, catalog.untrusted
         """Returns a tool as a model may read it, or None; how many tools no model's list has."""
         self.bundles = catalog.bundles
-        """The user's bundles. Their tools are tools of the project too."""
+        """The catalogue: every tool by its source, with pages, search, counts and switches."""
         self.plan, self.asks, self.permissions_of = preview.plan, preview.asks, preview.permissions_of
         self.questions, self.is_approved = preview.questions, preview.is_approved
         steps.plan = self.plan
-        for middleware in named_middleware(setup):
-            self.toolset.use(middleware)
         catalog.load()
         self.servers = catalog.servers
         """The MCP servers that the project names; None if it names none."""
@@ -107,35 +115,44 @@ class Project(DurableParts):
     @classmethod
     def open(
         cls,
-        root: str | os.PathLike[str] | None = None,
+        root: str | os.PathLike[str] | Program | None = None,
         *,
         secrets: SecretSource | None = None,
         accept: Accept = "trusted",
         data: Path | None = None,
-        built_in: Sequence[BuiltIn] = (),
         database: str | None = None,
+        load: bool = True,
     ) -> Project:
         """Open the project at `root`, or the nearest one upward from the working folder.
 
         `accept` says what may run: `trusted`, what this user has made or accepted; `all`,
         whatever the project holds, with its settings: the program answers for it. `data` is the user's data
-        folder, which holds the bundles; by default the one of the platform. `built_in` are bundles that come
-        with the program. `database` is `sqlite`, the project's own file, or the address of a Postgres server;
-        without it `--database`, `$DATABASE_URL` and the settings count.
+        folder, which holds the bundles; by default the one of the platform. `database` is `sqlite`, the
+        project's own file, or the address of a Postgres server; without it `--database`, `$DATABASE_URL` and
+        the settings count.
+
+        A Python file, `FILE.py[:OBJECT]`, is a project too. Its code runs here, unless `load` is False: then
+        there are no tools, and only what is stored can be looked at.
 
         Raises ProjectNotFound, ConfigError, UsageError for another address, and NotTrusted for a folder of
-        another user.
+        another user; for a file NotFoundError and what `Program.load` raises.
         """
         if database is not None:
             require_database(database)
-        place = find(root)
-        vault = Vault(place.root, data)
-        config = load_config(place.config, place.root).since(ledger := Ledger(vault))
-        make = partial(cls, place, config, secrets=secrets, vault=vault, ledger=ledger, built_in=built_in)
-        make = partial(make, database=database)
+        place = root.place if isinstance(root, Program) else find(root, data)
+
+        def is_accepted(above: Place) -> bool:
+            return Ledger(Vault(above.path, data)).last(SETTINGS) is not None
+
+        place, note = beside_settings(place, is_accepted)
+        vault, config, ledger = _settings_of(place, data)
+        make = partial(cls, place, config, secrets=secrets, vault=vault, ledger=ledger)
+        make = partial(make, database=database, note=note)
+        if place.file is not None and load:
+            make = partial(make, program=root if isinstance(root, Program) else Program.load(place))
         if accept == "all":
             return make(trusted=True, accept="all")
-        if ledger.last(SETTINGS) is None:
+        if place.file is None and ledger.last(SETTINGS) is None:
             require_own_folder(place)
         return make(trusted=not config.weakening() or is_trusted(config.digest, ledger))
 
@@ -146,8 +163,7 @@ class Project(DurableParts):
         Nothing of it is started and no secret is read. Raises ProjectNotFound and ConfigError.
         """
         place = find(root)
-        ledger = Ledger(vault := Vault(place.root))
-        config = load_config(place.config, place.root).since(ledger)
+        vault, config, ledger = _settings_of(place)
         return cls(place, config, secrets=EnvironmentSecrets({}), trusted=True, vault=vault, ledger=ledger)
 
     @property
@@ -162,48 +178,10 @@ class Project(DurableParts):
 
     @property
     def revision(self) -> int:
-        """Changes whenever the list of tools changes, also by what a person trusts."""
-        return self.toolset.revision + self.trust.ledger.revision
-
-    def tools(
-        self, caller: str = "local", identity: Caller | None = None, *, among: Collection[str] | None = None
-    ) -> Sequence[Tool]:
-        """Return every usable tool that this caller may see: by names of manifests, then as registered.
-
-        Tools of bundles come last. `among` are names: then only these.
-        Raises InvalidToken, as `search` and `subscribe` do, if the caller's token is no longer valid.
-        """
-        return self.catalog.tools(caller, identity, among)
-
-    def search(
-        self,
-        query: str,
-        *,
-        tags: Sequence[str] = (),
-        kinds: Sequence[str] = (),
-        limit: int = 25,
-        page: str | None = None,
-        facets: bool = False,
-        caller: str = "local",
-        identity: Caller | None = None,
-    ) -> dict[str, Any]:
-        """Return the tools that match some words, the best first: `hits`, `total`, `next`.
-
-        Only tools that this caller may see. `limit` is at most 256; `page` is the `next` of the page before;
-        `facets` adds how many hits have each tag and kind. Raises UsageError for a query without a word, and
-        for a page of another search.
-        """
-        sees = self.catalog.seen_by(caller, identity)
-        return self.catalog.search.find(query, tags, kinds, limit, page, sees, facets)
-
-    def suggest(
-        self, question: str, *, limit: int = 5, caller: str = "local", identity: Caller | None = None
-    ) -> list[str]:
-        """Return the names of the tools that fit a question best, of those that this caller may see.
-
-        Unlike `search` it counts words of the same meaning too, and it needs no word to match exactly.
-        """
-        return self.catalog.search.suggest(question, limit, self.catalog.seen_by(caller, identity))
+        """Changes whenever the list of tools changes, also by what a person trusts or switches."""
+        switches = self._steps.store.switches
+        switches.look()
+        return self.toolset.revision + self.trust.ledger.revision + switches.revision
 
     def get(self, name: str) -> Tool:
         """Return one tool. Raises ToolNotFound, or ManifestError if its manifest does not load."""
@@ -219,6 +197,10 @@ class Project(DurableParts):
     def invoke(self, call: Call) -> Coroutine[Any, Any, Result]:
         """Make a call, by the one path that every call takes."""
         return self.catalog.invoke(call)
+
+    def invoke_sync(self, call: Call) -> Result:
+        """Do the same as `invoke`, for code without `await`."""
+        return run_sync(lambda: self.invoke(call))
 
     def subscribe(
         self, caller: str = "local", identity: Caller | None = None, *, size: int = 1_000
@@ -262,15 +244,33 @@ class Project(DurableParts):
     @shared_property
     def approval_service(self) -> ApprovalService:
         """The calls that wait for approval, for a person to decide on."""
-        approvals = self._steps.store.approvals
-        return ApprovalService(approvals, self.get, self.trust, self.audit, self.redact, self.config)
+        store, complete = self._steps.store, self._program is not None or not self.place.file
+        parts = store.approvals, self.get, self.trust, self.audit, self.redact, self.config
+        return ApprovalService(*parts, store.wake_decided, complete=complete)
 
-    def _settle(self, rows: Sequence[Trusted], by: str, channel: str) -> None:
+    @property
+    def recorded(self) -> RecordedCalls:
+        """The results of what was asked for with an idempotency key."""
+        return self._steps.store.recorded
+
+    def check(self) -> None:
+        """Raise StateUnavailable or AuditUnavailable if no call could run here now."""
+        self.audit.ensure()
+        if self.has_state:
+            with self._steps.store.state.read() as tx:
+                tx.one("SELECT 1")
+
+    @property
+    def has_state(self) -> bool:
+        """True if calls may wait here, or were recorded with a key."""
+        return self._steps.store.exists
+
+    def _settle(self, rows: Sequence[Trusted], by: str, channel: str, revoked: Sequence[str]) -> None:
         # Without a database nothing waits, and to look must not make one. Trust counts also where the
         # database cannot be reached now: the calls that wait there are looked at again when they are shown.
-        if self._steps.store.exists:
+        if self.has_state:
             with suppress(StateUnavailable):
-                self.approval_service.settle(rows, by, channel)
+                self.approval_service.settle(rows, by, channel, revoked)
 
     @property
     def elicitation(self) -> Elicitation | None:

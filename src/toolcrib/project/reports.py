@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import urlsplit
 
 from toolcrib import __version__
 from toolcrib.errors import InvalidInput, InvalidToken
 from toolcrib.guard import Policy, SecretStatus, look_up, require_scope
+from toolcrib.manifest.touches import hosts
+from toolcrib.project.config.settings import is_trusted
 from toolcrib.project.project import Project
 from toolcrib.sandbox import level, probe
 from toolcrib.schema import ArgumentCheck
-from toolcrib.spec import Caller, HttpExec, SecretSource, Tool
+from toolcrib.spec import Caller, SecretSource, Tool
 from toolcrib.state import load_user_settings
 
 
@@ -94,7 +94,7 @@ class SecretNeed:
     @property
     def hosts(self) -> list[str]:
         """The hosts that HTTP tools may send it to."""
-        return sorted({host for tool in self.tools for host in _hosts(tool)})
+        return sorted({host for tool in self.tools for host in hosts(tool)})
 
     @property
     def blocks(self) -> bool:
@@ -126,12 +126,10 @@ def secret_needs(tools: Iterable[Tool], source: SecretSource) -> list[SecretNeed
     return [found[name] for name in sorted(found)]
 
 
-def _hosts(tool: Tool) -> list[str]:
-    """Return the hosts of an HTTP tool. Other kinds get a secret as an environment variable."""
-    if not isinstance(tool.config, HttpExec):
-        return []
-    if tool.permissions.network.mode == "hosts":
-        return list(tool.permissions.network.allow)
-    with suppress(ValueError):
-        return [urlsplit(tool.config.url).netloc.rpartition("@")[2] or tool.config.url]
-    return [tool.config.url]
+def waiting_in(project: Project) -> list[str]:
+    """Return what waits for trust: `settings`, and names of tools, agents and workflows."""
+    settings = not project.trust.given or (
+        bool(project.waiting) and not is_trusted(project.config.digest, project.trust.ledger)
+    )
+    sheets = project.trust.sheets()[0]
+    return [*(["settings"] if settings else []), *(one.tool.name for one in sheets if one.waits)]

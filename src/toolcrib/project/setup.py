@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from toolcrib.executors.workspace.grants import ClosedPlaces
@@ -40,7 +41,7 @@ class Setup:
     vault: Vault
     """The data that the user keeps about this project, outside of it."""
     ledger: Ledger
-    """What this user has accepted of it."""
+    """What this user has accepted of it, or of the project whose settings apply to a file."""
     secrets: SecretSource
     audit: AuditLog
 
@@ -48,6 +49,9 @@ class Setup:
     """The rule about what the settings start."""
     snapshots: Snapshots
     """Copies of the code that was approved."""
+    whole: bool
+    """True: what the project holds is accepted, by the program that opens it or because it is a file, whose
+    code runs for whoever opens it."""
 
     @property
     def files(self) -> SourceFiles:
@@ -70,11 +74,17 @@ class Setup:
 
         `whole`: the program that opens the project answers for all that is in it.
         """
-        applied = config if trusted else config.narrowed()
-        vault = vault or Vault(place.root)
-        ledger = ledger or Ledger(vault)
+        applied, named = config if trusted else config.narrowed(), config.servers
+        if place.file is not None:  # All its tools are functions of the file.
+            named = NamedServers()
+            applied = replace(applied, servers=named, builtins=(), sources=())
+        vault = vault or Vault(place.path)
+        own = vault if place.above is None else Vault(place.above.path, vault.data)
+        ledger = ledger or Ledger(own)
         level = sandbox_level_of(config, trusted)
         hidden = hidden_paths(config.secret_sources, place.root)
+        if place.above is not None:
+            hidden += (str(place.above.home),)
 
         # Made when a helper command is first started: it imports the sandbox.
         def workspace() -> Workspace:
@@ -86,14 +96,12 @@ class Setup:
 
         snapshots = Snapshots(lambda: vault.folder, place.root)
         starts = Starts(config, place, ledger, snapshots, workspace, whole=whole)
-        secrets = secrets or open_sources(
-            applied.secret_sources, place.root, starts.helper, UserSecrets(vault)
-        )
+        secrets = secrets or open_sources(applied.secret_sources, place.root, starts.helper, UserSecrets(own))
         audit = AuditLog(place.audit, lambda: vault.folder / ANCHOR, max_bytes=applied.audit_max_bytes)
         waiting = [] if trusted else config.weakening()
         return cls(
-            place, applied, trusted, waiting, config.servers, level, hidden, vault, ledger, secrets, audit,
-            starts, snapshots
+            place, applied, trusted, waiting, named, level, hidden, vault, ledger, secrets, audit,
+            starts, snapshots, whole or place.file is not None
         )  # fmt: skip
 
 

@@ -1,8 +1,10 @@
 """Calls that outlive their process: stored before they run, recorded once, taken over from dead workers."""
 
-from toolcrib.runs.calls import ClaimedCall, DurableCalls, entry_of
-from toolcrib.runs.dispatch import Dispatcher, EmbeddedDispatcher
+from toolcrib.runs.calls import ClaimedCall, DurableCalls
+from toolcrib.runs.dispatch import Dispatcher, EmbeddedDispatcher, entry_of
 from toolcrib.runs.dispatch_postgres import PgQueuerDispatcher, dispatcher_for
 from toolcrib.runs.history import CallAttempt, CallChange, CallState, DurableCall
+from toolcrib.runs.known_tools import KnownTools
+from toolcrib.runs.register import Offer, live_workers, reasons_of
 from toolcrib.runs.serving import Take, Work
-from toolcrib.runs.worker import Register, Worker, worker_name
+from toolcrib.runs.worker import Worker, worker_name

@@ -10,20 +10,21 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Unpack
 
 from toolcrib.core.decision import AttemptDecision, Cancel, Discard, RetryAfter, SnoozeFor
-from toolcrib.errors import ApprovalRequired, ConflictError, IdempotencyConflict, InvalidError, ToolFailed
-from toolcrib.runs.dispatch import Dispatcher, EmbeddedDispatcher
+from toolcrib.errors import ApprovalRequired, ConflictError, IdempotencyConflict, InvalidInput, ToolFailed
+from toolcrib.runs.dispatch import Dispatcher, EmbeddedDispatcher, entry_of
+from toolcrib.runs.filters import Change, Filters, batches, changeable, conditions
 from toolcrib.runs.history import ENDED, CallState, DurableCall, StoredCalls, states_of
+from toolcrib.runs.leases import IS_LOST, lost_rows
 from toolcrib.runs.questions import add_answers, add_questions, open_questions
 from toolcrib.spec.identifier import new_id
-from toolcrib.state import Database, DatabaseWatch, Transaction, ask
+from toolcrib.state import LEASE_S, Database, DatabaseWatch, Transaction, ask, this_process
 
-_LEASE_S = 5.0
 _MAX_RESCUES = 3
 _QUICK_SNOOZES, _SNOOZE_S = 100, 1.0
 """Snoozes of a call that may be as short as the tool asks for, and the seconds that each further one has."""
@@ -33,7 +34,7 @@ _OWN = "WHERE id = ? AND epoch = ? AND state = 'running'"
 # The new epoch is what shuts out the worker before; `lease_ends_at` lets the next one in.
 _TAKE = (
     "UPDATE calls SET state = 'running', epoch = epoch + 1, attempts = attempts + 1, worker = ?,"
-    " lease_ends_at = ?, approval = NULL WHERE id = ? AND state = 'ready' AND ready_at <= ?"
+    " holder = ?, lease_ends_at = ?, approval = NULL WHERE id = ? AND state = 'ready' AND ready_at <= ?"
     " RETURNING tool, arguments, caller, epoch, attempts, snoozes, context, session_id, run_id"
 )
 # `_TAKE` has counted the attempt: where it must not count, it is taken back here.
@@ -47,7 +48,7 @@ _END = (
 )
 _BEGIN = f"UPDATE calls SET worker = ? {_OWN}"
 _FACTS = "id, epoch, repeatable, rescues, tool, priority, worker"
-_LOST = f"SELECT {_FACTS} FROM calls WHERE state = 'running' AND lease_ends_at <= ?"
+_LOST = f"SELECT {_FACTS} FROM calls WHERE id = ? AND {IS_LOST}"
 _RESCUE = (
     "UPDATE calls SET state = ?, rescues = rescues + ?, attempts = attempts - 1, worker = NULL,"
     f" lease_ends_at = NULL, ready_at = ?, error = ?, ended_at = ? {_OWN}"
@@ -97,11 +98,6 @@ _NOTE = (
 )
 
 
-def entry_of(tool: str) -> str:
-    """Return the entry to which calls of a tool are sent."""
-    return f"call:{tool}"
-
-
 class ClaimedCall(NamedTuple):
     """A call that a worker has taken."""
 
@@ -138,14 +134,14 @@ class Waits:
 class DurableCalls(StoredCalls):
     """The durable calls of one project. Safe for threads, processes and, on a server, machines.
 
-    A claim that was not renewed for `lease_s` seconds is lost.
+    A claim whose process has ended, or that was not renewed for `lease_s` seconds, is lost.
     """
 
     def __init__(
         self,
         database: Database,
         *,
-        lease_s: float = _LEASE_S,
+        lease_s: float = LEASE_S,
         dispatcher: Dispatcher | None = None,
     ) -> None:
         super().__init__(database)
@@ -190,7 +186,7 @@ class DurableCalls(StoredCalls):
         Raises `IdempotencyConflict` if the key was used for another call.
         """
         if idempotency_key == "":
-            raise InvalidError("an idempotency key must not be empty")
+            raise InvalidInput("an idempotency key must not be empty")
         row = {
             "tool": tool,
             "arguments": json.dumps(arguments, sort_keys=True).encode(),
@@ -267,14 +263,39 @@ class DurableCalls(StoredCalls):
     def retry(self, id: str) -> None:
         """Let a call that ended without a result run again. Raises `ConflictError` for any other."""
         with self._database.write(f"call {id}") as tx:
-            now = tx.now()
-            if not tx.run(_REPEAT, now, id):
+            if not self._retried(tx, [id]):
                 state = self.find(id).state
                 again = "only a call that ended without a result can be retried"
                 raise ConflictError(f"call {id} is {state}; {again}")
+
+    def cancel_all(self, **filters: Unpack[Filters]) -> list[str]:
+        """Cancel all matching calls that have not ended; return their ids."""
+        done = list[str]()
+        for ids in self._changeable("cancel", filters):
+            with self._database.write(f"calls {ids[0]}") as tx, self.cancelling(tx, ids) as cancelled:
+                done += cancelled
+        return done
+
+    def retry_all(self, **filters: Unpack[Filters]) -> list[str]:
+        """Let all matching calls run again that ended without a result; return their ids."""
+        done = list[str]()
+        # Listed first: one that fails again meanwhile is not retried twice.
+        for ids in list(self._changeable("retry", filters)):
+            with self._database.write(f"calls {ids[0]}") as tx:
+                done += self._retried(tx, ids)
+        return done
+
+    def _changeable(self, change: Change, filters: Filters) -> Iterator[list[str]]:
+        return batches(self.database, "calls", conditions("calls", changeable("calls", change, filters)))
+
+    def _retried(self, tx: Transaction, ids: Sequence[str]) -> list[str]:
+        now = tx.now()
+        done = [id for id in sorted(ids) if tx.run(_REPEAT, now, id)]
+        for id in done:
             self._note(tx, id, now, "retried", "")
             tool, priority = tx.one("SELECT tool, priority FROM calls WHERE id = ?", id) or ("", 0)
             self._send(tx, id, tool, priority, 0.0)
+        return done
 
     # -- workers ---------------------------------------------------------------------------------
 
@@ -285,7 +306,7 @@ class DurableCalls(StoredCalls):
         `begin`: if the worker dies until then, the call is handed back.
         """
         now = tx.now()
-        row = tx.one(_TAKE, worker if begins else None, now + self.lease_s, id, now)
+        row = tx.one(_TAKE, worker if begins else None, this_process(), now + self.lease_s, id, now)
         if row is None:
             early = tx.one("SELECT tool, priority, ready_at FROM calls WHERE id = ? AND state = 'ready'", id)
             if early is not None:
@@ -333,9 +354,12 @@ class DurableCalls(StoredCalls):
             state = "discarded" if isinstance(decision, Discard) else "cancelled"
         return self._end(claim, state, error=json.dumps(decision.error.as_dict()))
 
-    def hand_back(self, claim: ClaimedCall) -> bool:
-        """Give a call back because its worker ends: another may take it at once, and nothing has failed."""
-        return self._again(claim, "handed_back", "", 0.0)
+    def hand_back(self, claim: ClaimedCall, reason: str = "") -> bool:
+        """Give a call back: another worker may take it at once, and nothing has failed.
+
+        Its own ends, or may not run it for this reason.
+        """
+        return self._again(claim, "handed_back", reason, 0.0)
 
     def suspend(self, claim: ClaimedCall, waits: Waits) -> bool:
         """Let a call wait; no worker has it meanwhile. False as in `finish`."""
@@ -419,25 +443,21 @@ class DurableCalls(StoredCalls):
         return lost
 
     def rescue(self) -> list[str]:
-        """Take the calls of workers that are silent, at most 100; return their ids.
+        """Take the calls of workers that are dead or silent, at most 100; return their ids.
 
         One that had not begun is handed back. Of the others, a call that is not repeatable ends as
         `unknown`, and one that was rescued three times since its last recorded attempt fails.
         """
-        with self._database.read() as tx:
-            lost = tx.all(f"{_LOST} LIMIT 100", tx.now())
-            # After an outage of the database all leases are over: their holders get the time to renew them
-            # first.
-            if not lost or tx.has_just_begun(self.lease_s):
-                return []
         rescued = []
-        for id, *_ in lost:  # Each by itself: the end of a call locks its run and the events of all runs.
+        # Each by itself: the end of a call locks its run and the events of all runs.
+        for id, holder in lost_rows(self._database, "calls", self.lease_s):
             with self._database.write(f"call {id}") as tx:
                 now = tx.now()
-                row = tx.one(f"{_LOST} AND id = ?", now, id)
+                row = tx.one(_LOST, id, now, holder)
                 if row is not None and self._lost(tx, row, now):
                     rescued.append(id)
-        self._ends.notify()
+        if rescued:
+            self._ends.notify()
         return rescued
 
     def _lost(self, tx: Transaction, row: tuple[Any, ...], now: float, reason: str = "") -> bool:
@@ -461,11 +481,20 @@ class DurableCalls(StoredCalls):
         """Send what is ready and whose message was lost; return the number."""
         return sum(map(self.dispatcher.resend, self.to_send))
 
-    def running(self, tools: Collection[str]) -> Mapping[str, int]:
-        """Return how many calls of each of these tools run now, in all workers."""
-        count = "SELECT COUNT(*) FROM calls WHERE state = 'running' AND tool = ?"
-        with self._database.read() as tx:
-            return {tool: (tx.one(count, tool) or (0,))[0] for tool in tools}
+    @staticmethod
+    def running(tx: Transaction, tool: str) -> int:
+        """Return how many calls of a tool run now, in all workers."""
+        row = tx.one("SELECT COUNT(*) FROM calls WHERE state = 'running' AND tool = ?", tool)
+        return int(row[0]) if row else 0
+
+    def approved(self, tools: Collection[str]) -> Set[str]:
+        """Return those of these tools that have a ready call which has just been approved."""
+        if not tools:
+            return frozenset()
+        rows = self._database.rows(
+            "SELECT DISTINCT tool FROM calls WHERE state = 'ready' AND approval IS NOT NULL"
+        )
+        return {tool for (tool,) in rows} & set(tools)
 
     # -- changes ---------------------------------------------------------------------------------
 

@@ -7,10 +7,10 @@ import heapq
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Protocol
+from typing import Any, Protocol
 
 from toolcrib.errors import StateUnavailable
-from toolcrib.runs.serving import Serving, Take, Work, note_lost, whole
+from toolcrib.runs.serving import Handlers, Serving, Take, Work, note_lost, whole
 from toolcrib.state import Database, Transaction
 
 _LOOK_S = 0.2
@@ -21,15 +21,22 @@ _RETRY_S = 0.5
 """Seconds until the next try after a failure of the database."""
 
 
+def entry_of(tool: str) -> str:
+    """Return the entry to which calls of a tool are sent."""
+    return f"call:{tool}"
+
+
+def run_entry(provider: str) -> str:
+    """Return the entry to which runs are sent whose model is of this provider."""
+    return f"run:{provider}"
+
+
 class Dispatcher(Protocol):
     """Delivers keys of ready rows to whoever serves their entry: at least once.
 
     A message says that a row may be ready, and is used up by the transaction that takes the row. A row whose
     worker dies is sent again by whoever notices (`DurableCalls.rescue`).
     """
-
-    keeps_limits: bool
-    """True if it counts itself how many works of an entry run; otherwise whoever serves does that."""
 
     def send(self, tx: Transaction, entry: str, key: str, *, delay_s: float = 0.0, priority: int = 0) -> None:
         """Have `key` delivered to a server of `entry`, if this transaction is committed.
@@ -51,14 +58,13 @@ class Dispatcher(Protocol):
 
         Higher priorities come first, then what was ready first. At most `concurrency` works run at a time.
         `handlers` is read again for each look, so it may change; an entry that is `in` it may be taken
-        without a look at what other workers run. Cancelling this cancels the work.
+        without a look at what other workers run. Where it has a `room`, no more are taken: what is left keeps
+        its place by priority. Cancelling this cancels the work.
         """
 
 
 class EmbeddedDispatcher:
     """Messages in a table of the same database. It needs nothing else, and is meant for one machine."""
-
-    keeps_limits = False
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -93,7 +99,7 @@ class EmbeddedDispatcher:
     ) -> list[Work]:
         """Take at most `limit` ready rows of these entries, none after `stop`; return the work on them."""
         entries = list(handlers)
-        if limit <= 0 or not self._is_due(entries):
+        if limit <= 0 or not self._is_due(handlers, entries):
             return []
         works: list[Work] = []
         with self._database.write("deliveries") as tx:
@@ -102,7 +108,7 @@ class EmbeddedDispatcher:
                 return []
             # A column and not a comparison with the clock: only so can one index give the order by priority.
             tx.run("UPDATE deliveries SET due = 1 WHERE due = 0 AND ready_at <= ?", tx.now())
-            for entry, key in self._due(tx, entries, limit):
+            for entry, key in self._due(tx, handlers, entries, limit):
                 if tx.run("DELETE FROM deliveries WHERE entry = ? AND key = ?", entry, key):
                     work = handlers[entry](tx, key)
                     if work is not None:
@@ -171,12 +177,12 @@ class EmbeddedDispatcher:
             return self._database.version
         return None
 
-    def _is_due(self, entries: Sequence[str]) -> bool:
+    def _is_due(self, handlers: Mapping[str, Take], entries: Sequence[str]) -> bool:
         """Look without the right to write, which is one process's at a time."""
         with self._database.read() as tx:
             if tx.one("SELECT 1 FROM deliveries WHERE due = 0 AND ready_at <= ? LIMIT 1", tx.now()):
                 return True
-            return next(self._due(tx, entries, 1), None) is not None
+            return next(self._due(tx, handlers, entries, 1), None) is not None
 
     def _pause(self, handlers: Mapping[str, Take]) -> float:
         """Return the seconds until the next message is due, at most a minute."""
@@ -189,7 +195,9 @@ class EmbeddedDispatcher:
             return 60.0 if row is None or row[0] is None else min(60.0, max(0.0, row[0] - tx.now()))
 
     @staticmethod
-    def _due(tx: Transaction, entries: Sequence[str], limit: int) -> Iterator[tuple[str, str]]:
+    def _due(
+        tx: Transaction, handlers: Mapping[str, Take], entries: Sequence[str], limit: int
+    ) -> Iterator[tuple[str, str]]:
         """Yield the entries and keys to deliver next. Messages of other entries are never looked at."""
         if tx.one("SELECT 1 FROM deliveries WHERE due = 1 LIMIT 1") is None:
             return
@@ -197,7 +205,11 @@ class EmbeddedDispatcher:
             "SELECT -priority, ready_at, key, entry FROM deliveries WHERE due = 1 AND entry = ?"
             " ORDER BY priority DESC, ready_at, key LIMIT ?"
         )
-        found = [row for entry in entries for row in tx.all(query, entry, limit)]
+        found: list[tuple[Any, ...]] = []
+        for entry in entries:
+            room = handlers.room(tx, entry) if isinstance(handlers, Handlers) else None
+            if room != 0:
+                found += tx.all(query, entry, limit if room is None else min(limit, room))
         for _, _, key, entry in heapq.nsmallest(limit, found):
             yield entry, key
 

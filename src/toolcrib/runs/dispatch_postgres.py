@@ -16,7 +16,7 @@ from contextlib import suppress
 from toolcrib.errors import StateUnavailable
 from toolcrib.runs.dispatch import Dispatcher, EmbeddedDispatcher
 from toolcrib.runs.serving import Serving, Take, note_lost
-from toolcrib.state import POSTGRES_NOW, Database, PostgresDatabase, Transaction
+from toolcrib.state import LEASE_S, POSTGRES_NOW, Database, PostgresDatabase, Transaction
 
 _LEAST, _MOST = -(2**31), 2**31 - 1
 """PgQueuer's priorities."""
@@ -52,9 +52,7 @@ class PgQueuerDispatcher:
     A message is delivered again if its worker was silent for `silent_s` seconds.
     """
 
-    keeps_limits = True
-
-    def __init__(self, database: PostgresDatabase, *, silent_s: float = 5.0) -> None:
+    def __init__(self, database: PostgresDatabase, *, silent_s: float = LEASE_S) -> None:
         self._database = database
         self._silent_s = silent_s
         self.limits: Callable[[str], int] = lambda _entry: 0
@@ -135,8 +133,8 @@ class PgQueuerDispatcher:
             await works.cancel()
 
 
-def dispatcher_for(database: Database) -> Dispatcher:
+def dispatcher_for(database: Database, silent_s: float = LEASE_S) -> Dispatcher:
     """Return the dispatcher for a database: PgQueuer on Postgres, else the one that needs nothing."""
     if isinstance(database, PostgresDatabase):
-        return PgQueuerDispatcher(database)
+        return PgQueuerDispatcher(database, silent_s=silent_s)
     return EmbeddedDispatcher(database)

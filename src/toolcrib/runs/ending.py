@@ -8,7 +8,7 @@ from typing import Any
 
 from toolcrib.core.context import Context
 from toolcrib.core.decision import AttemptDecision, Cancel, Discard, Fail, RetryAfter, SnoozeFor
-from toolcrib.errors import InputRequired, RateLimited, StateUnavailable, ToolcribError
+from toolcrib.errors import InputRequired, LockDrift, NotTrusted, RateLimited, StateUnavailable, ToolcribError
 from toolcrib.runs.calls import ClaimedCall, DurableCalls, Waits
 from toolcrib.runs.questions import client_of
 from toolcrib.schema import to_json_text
@@ -34,13 +34,21 @@ class Lost:
     reason: str
 
 
-Ending = Done | Waits | HandedBack | Lost | AttemptDecision
+@dataclass(frozen=True, slots=True)
+class NotHere:
+    """The tool may not run on this machine, and has not: another worker may take the call."""
+
+    reason: str
+
+
+Ending = Done | Waits | HandedBack | NotHere | Lost | AttemptDecision
 _KINDS: dict[str, type[Any]] = {
     "done": Done,
     "waits": Waits,
     "retry": RetryAfter,
     "snooze": SnoozeFor,
     "handed_back": HandedBack,
+    "not_here": NotHere,
     "lost": Lost,
     "fail": Fail,
     "discard": Discard,
@@ -68,7 +76,8 @@ def context_of(claim: ClaimedCall) -> Context:
         client=client_of(more),
         trace=more.get("trace"),
     )
-    ctx.single, ctx.attempt, ctx.snoozes = True, claim.attempt, claim.snoozes
+    ctx.single = ctx.stored = True
+    ctx.attempt, ctx.snoozes = claim.attempt, claim.snoozes
     return ctx
 
 
@@ -80,6 +89,9 @@ def ending_of(ctx: Context, result: Result) -> Ending:
         return Waits(details.get("approval"), details.get("room"))
     if error is None:
         return Done(to_json_text(result.as_dict()))
+    # The person of this machine has not accepted it, or its files are not those of the lock.
+    if isinstance(error, NotTrusted | LockDrift) and not ctx.started:
+        return NotHere(f"{error.message}. {error.hint or ''}".rstrip())
     if isinstance(error, InputRequired) and ctx.client is not None and error.details.get("requests"):
         return Waits(requests=error.details["requests"], state=error.details.get("state"))
     # A limit of calls says nothing about this one, so it waits without using up an attempt.
@@ -126,6 +138,8 @@ def record_ending(calls: DurableCalls, claim: ClaimedCall, ending: Ending) -> bo
             return calls.suspend(claim, ending)
         case HandedBack():
             return calls.hand_back(claim)
+        case NotHere(reason):
+            return calls.hand_back(claim, reason)
         case Lost(reason):
             return calls.lose(claim, reason)
     return calls.decide(claim, ending)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import fields
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, Unpack, cast
 
 from toolcrib.errors import Cancelled, NotFoundError, ToolcribError, UsageError
+from toolcrib.runs.filters import Conditions, Filters, conditions, count
 from toolcrib.spec import Result
 from toolcrib.spec.moment import written
 from toolcrib.spec.record import json_form, record
@@ -160,19 +161,20 @@ class StoredCalls:
 
     def page(
         self,
-        state: CallState | Sequence[CallState] | None = None,
+        state: str | Sequence[str] | None = None,
         limit: int = 100,
         *,
         before: str | None = None,
-        caller: str | None = None,
+        **filters: Unpack[Conditions],
     ) -> Sequence[DurableCall]:
         """Return calls, the newest first, at most 500; for the next page pass the last id as `before`."""
-        states = [state] if isinstance(state, str) else None if state is None else list(state)
-        if states is not None and len(states) == len(get_args(CallState)):
-            states = None
-        filters = {"caller": caller, "state": states}
-        rows = newest(self._database, "calls", COLUMNS, filters, max(0, min(limit, 500)), before=before)
+        wanted = conditions("calls", Filters(**filters, state=state))
+        rows = newest(self._database, "calls", COLUMNS, wanted, limit, before=before)
         return [DurableCall(*cast("Any", row)) for row in rows]
+
+    def count(self, **filters: Unpack[Filters]) -> int:
+        """Return how many calls match."""
+        return count(self._database, "calls", conditions("calls", filters))
 
     def attempts(self, id: str) -> Sequence[CallAttempt]:
         """Return each time that a worker took the call, the first one first."""
@@ -185,6 +187,13 @@ class StoredCalls:
         query = "SELECT number, at, kind, detail FROM call_events WHERE call_id = ? AND number > ?"
         rows = self._database.rows(f"{query} ORDER BY number", id, after)
         return [CallChange(*row) for row in rows]
+
+    def mark(self) -> tuple[Any, ...]:
+        """Return values of which one differs once a call is added, begins, waits or ends."""
+        ended = "run_id IS NULL AND ended_at IS NOT NULL"  # The ends of others are events of their runs.
+        newest = f"(SELECT MAX(id) FROM calls), (SELECT MAX(ended_at) FROM calls WHERE {ended})"
+        open_ = "SELECT id, epoch FROM calls WHERE state IN ('running', 'waiting') ORDER BY id LIMIT 1000"
+        return (*self._database.rows(f"SELECT {newest}"), *self._database.rows(open_))
 
     def counts(self) -> dict[str, int]:
         """Return how many calls have not ended, by state."""

@@ -38,6 +38,14 @@ async def whole(work: Coroutine[Any, Any, _T]) -> _T:
         raise
 
 
+class Handlers(Mapping[str, Take]):
+    """The entries that somebody serves, each with the function that takes a row of it."""
+
+    def room(self, tx: Transaction, entry: str) -> int | None:  # noqa: ARG002 - for those who have limits
+        """Return how many further works of an entry may run now, on all workers; None: any number."""
+        return None
+
+
 class Serving:
     """One `Dispatcher.serve`, in the running event loop."""
 

@@ -1,87 +1,29 @@
-"""A worker: takes the calls of tools that it has, runs one attempt of each, and records what follows.
-
-The register says who serves which tools, and when it was last heard of.
-"""
+"""A worker: takes the calls of tools that it has, runs one attempt of each, and records what follows."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import os
 import socket
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from typing import Any, Literal
 
 from toolcrib.errors import StateUnavailable
-from toolcrib.runs.calls import ClaimedCall, DurableCalls, entry_of
-from toolcrib.runs.ending import Ending, HandedBack, Lost, record_ending
-from toolcrib.runs.serving import Take, Work, note_found, note_lost, whole
-from toolcrib.spec.identifier import new_id
-from toolcrib.spec.record import json_form, record
-from toolcrib.state import Database, Transaction
+from toolcrib.runs.calls import ClaimedCall, DurableCalls
+from toolcrib.runs.dispatch import entry_of, run_entry
+from toolcrib.runs.ending import Ending, HandedBack, Lost, NotHere, record_ending
+from toolcrib.runs.leases import BEAT_S
+from toolcrib.runs.register import Offer, Register, WorkerKind, live_workers
+from toolcrib.runs.serving import Handlers, Take, Work, note_found, note_lost, whole
+from toolcrib.state import Transaction
 
 _log = logging.getLogger("toolcrib.runs")
+_CALL, _RUN = entry_of(""), run_entry("")
 _AGAIN_S = 0.5
 """Seconds until the end of an attempt is recorded again, while the database is away."""
-WorkerKind = Literal["worker", "embedded"]
-"""`worker`: a process that serves for all. `embedded`: one that has opened the project for something else."""
-_BEAT = (
-    "INSERT INTO workers (id, name, kind, tools, running, began_at, seen_at) VALUES (?, ?, ?, ?, ?, ?, ?)"
-    " ON CONFLICT (id) DO UPDATE SET tools = excluded.tools, running = excluded.running,"
-    " seen_at = excluded.seen_at"
-)
-_LIVE = "SELECT name, kind, tools, running, began_at, seen_at FROM workers"
-_FORGET_S = 3_600.0
-
-
-@record
-class LiveWorker:
-    """A worker that was heard of lately."""
-
-    name: str
-    kind: WorkerKind
-    tools: frozenset[str]
-    running: int
-    began_at: float
-    seen_at: float
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the JSON form."""
-        return {**json_form(self), "tools": sorted(self.tools)}
-
-
-class Register:
-    """The table `workers`. One that was not heard of for `lease_s` seconds is taken for dead."""
-
-    def __init__(self, database: Database, lease_s: float) -> None:
-        self._database = database
-        self._lease_s = lease_s
-
-    def beat(self, id: str, name: str, kind: WorkerKind, tools: Sequence[str], running: int) -> None:
-        """Write that this worker is there."""
-        with self._database.write(f"worker {id}") as tx:
-            now = tx.now()
-            tx.run(_BEAT, id, name, kind, json.dumps(tools), running, now, now)
-            tx.run("DELETE FROM workers WHERE seen_at < ?", now - _FORGET_S)
-
-    def remove(self, id: str) -> None:
-        """Write that this worker has ended."""
-        with self._database.write(f"worker {id}") as tx:
-            tx.run("DELETE FROM workers WHERE id = ?", id)
-
-    def live(self) -> list[LiveWorker]:
-        """Return the workers that were heard of lately, the oldest first."""
-        with self._database.read() as tx:
-            rows = tx.all(f"{_LIVE} WHERE seen_at > ? ORDER BY id", tx.now() - self._lease_s)
-        return [
-            LiveWorker(name, kind, frozenset(json.loads(tools)), *rest) for name, kind, tools, *rest in rows
-        ]
-
-
 Attempt = Callable[[ClaimedCall], Awaitable[Ending]]
 """Runs one attempt of a claimed call. Cancelling it ends the attempt."""
 
@@ -92,22 +34,21 @@ def worker_name() -> str:
 
 
 class Worker:
-    """Serves calls in this event loop: those of `tools`, which is read again for each look.
+    """Serves calls in this event loop: those of `offer`, which is read again for each look.
 
-    `tools` returns how many calls of each tool run at a time in all workers; None: any number. `others` are
-    further entries, such as those of runs; `on_beat` is called about once a second, in a thread. An
-    `embedded` worker leaves to others what they can serve. Where `begins` returns False, `attempt` calls
-    `DurableCalls.begin` itself.
+    A tool whose attempt is not for this machine is left to others until the offer is another one. `runs`
+    takes runs; `on_beat` is called about once a second, in a thread. An `embedded` worker leaves to others
+    what they can serve. Where `begins` returns False, `attempt` calls `DurableCalls.begin` itself.
     """
 
     def __init__(
         self,
         calls: DurableCalls,
         attempt: Attempt,
-        tools: Callable[[], Mapping[str, int | None]],
+        offer: Callable[[], Offer],
         *,
-        others: Mapping[str, Take] | None = None,
-        on_beat: Sequence[Callable[[], None]] = (),
+        runs: Take | None = None,
+        on_beat: Sequence[Callable[[], object]] = (),
         begins: Callable[[], bool] = lambda: True,
         kind: WorkerKind = "embedded",
         name: str | None = None,
@@ -116,17 +57,21 @@ class Worker:
         self.name = name or worker_name()
         self._calls = calls
         self._attempt = attempt
-        self._tools = tools
-        self._register = Register(calls.database, calls.lease_s)
-        self._id = new_id()
+        self._offer = offer
+        self._register = Register(calls.database, self.name, kind)
         self._kind = kind
-        self._handlers = _Handlers(self, self._take, others or {})
+        self._handlers = _Handlers(self, self._take, runs or self._take)
         self._on_beat = on_beat
         self._begins = begins
         self._beating = ThreadPoolExecutor(1, "toolcrib-beat")
         """A thread of its own: those of the event loop may all wait for the database."""
         self._concurrency = concurrency
         self._elsewhere: frozenset[str] = frozenset()
+        self._declined: dict[str, str] = {}
+        """The tools whose attempts were not for this machine, with the reasons."""
+        self._declined_of: Offer | None = None
+        self._approved: Set[str] = frozenset()
+        """The tools with a ready call that a person has approved: it may run, whatever keeps others back."""
         self._running: dict[str, tuple[ClaimedCall, asyncio.Task[None]]] = {}
         self._gives_up = False
         """True once the time to end is over: what the database does not take now is left to others."""
@@ -171,7 +116,7 @@ class Worker:
             beat.cancel()
             await asyncio.gather(serve, beat, return_exceptions=True)
             with suppress(StateUnavailable):
-                self._register.remove(self._id)
+                self._register.remove()
             self._beating.shutdown(wait=False)
         if not serve.cancelled():
             serve.result()  # Raises what has ended it, if that was not `stop`.
@@ -202,6 +147,8 @@ class Worker:
         except Exception as error:  # An attempt promises not to raise: the call is rescued.
             _log.exception("call %s could not be run", claim.id)
             ending = Lost(f"{type(error).__name__}: {error}")
+        if isinstance(ending, NotHere):
+            self._declined[claim.tool] = ending.reason
         try:
             await self.settle(claim, ending)
         finally:
@@ -234,21 +181,36 @@ class Worker:
 
     def is_unlimited(self, tool: str) -> bool:
         """Return True if a call of this tool may be taken whatever other workers run."""
-        return tool not in self._elsewhere and self._tools().get(tool, 0) is None
+        return self._may_take(tool) and self._offer().tools.get(tool, 0) is None
 
     def served(self) -> list[str]:
         """Return the tools whose calls may be taken now."""
-        tools = self._tools()
-        limited = {name: most for name, most in tools.items() if most is not None}
-        full: set[str] = set()
-        if limited and not self._calls.dispatcher.keeps_limits:
-            running = self._calls.running(limited)
-            full = {name for name, most in limited.items() if running.get(name, 0) >= most}
-        return [name for name in tools if name not in full and name not in self._elsewhere]
+        return [name for name in self._offer().tools if self._may_take(name)]
+
+    def room(self, tx: Transaction, tool: str) -> int | None:
+        """Return how many further calls of a tool may run now, in all workers; None: any number."""
+        most = self._offer().tools.get(tool)
+        return None if most is None else max(0, most - self._calls.running(tx, tool))
+
+    def providers(self) -> tuple[str, ...]:
+        """Return the providers of the models whose runs may be taken."""
+        return self._offer().providers
+
+    def _may_take(self, tool: str) -> bool:
+        refused = tool in self._refused() and tool not in self._approved
+        return not refused and tool not in self._elsewhere
+
+    def _refused(self) -> Mapping[str, str]:
+        """Return the tools that do not run here, with the reasons."""
+        offer = self._offer()
+        if offer is not self._declined_of:
+            self._declined, self._declined_of = {}, offer
+        return {**offer.refused, **self._declined} if self._declined else offer.refused
 
     async def _beat(self) -> None:
         while True:
-            await asyncio.sleep(self._calls.lease_s / 5)
+            # A short lease, as in a test, is renewed more often.
+            await asyncio.sleep(min(BEAT_S, self._calls.lease_s / 5))
             await whole(self._beat_in_thread())
 
     async def _beat_in_thread(self) -> None:
@@ -261,7 +223,7 @@ class Worker:
         by itself: where one fails, the leases that another keeps would end, and what runs here be lost.
         """
         calls = self._calls
-        for part in (self._renew, self._show, calls.rescue, calls.resend, calls.wake_decided, *self._on_beat):
+        for part in (self._renew, *self._on_beat, self._show, calls.rescue, calls.resend, calls.wake_decided):
             try:
                 part()
             except StateUnavailable as error:
@@ -280,34 +242,42 @@ class Worker:
                     task.get_loop().call_soon_threadsafe(task.cancel)
 
     def _show(self) -> None:
-        self._register.beat(self._id, self.name, self._kind, list(self._tools()), len(self._running))
+        refused = self._refused()
+        self._approved = self._calls.approved(refused)
+        tools = [name for name in self._offer().tools if name not in refused]
+        self._register.beat(tools, refused, len(self._running))
         # An embedded worker may end with its program at any time, so workers that stay come first.
         if self._kind == "embedded":
-            live = (one.tools for one in self._register.live() if one.kind == "worker")
-            self._elsewhere = frozenset().union(*live)
+            live = live_workers(self._calls.database, self._calls.lease_s)
+            self._elsewhere = frozenset().union(*(one.tools for one in live if one.kind == "worker"))
 
 
-class _Handlers(Mapping[str, Take]):
+class _Handlers(Handlers):
     """The entries of a worker, as its tools come and go."""
 
-    def __init__(self, worker: Worker, take: Take, others: Mapping[str, Take]) -> None:
+    def __init__(self, worker: Worker, calls: Take, runs: Take) -> None:
         self._worker = worker
-        self._take = take
-        self._others = others
+        self._calls, self._runs = calls, runs
 
-    # A dispatcher asks for single entries inside of a transaction: this must not query the database, which
-    # `served` does to count what other workers run.
+    # A dispatcher asks for single entries inside of a transaction: this must not query the database, as
+    # `room` does to count what other workers run.
     def __contains__(self, entry: object) -> bool:
-        if entry in self._others:
-            return True
-        return isinstance(entry, str) and self._worker.is_unlimited(entry.removeprefix(entry_of("")))
+        if not isinstance(entry, str):
+            return False
+        if entry.startswith(_RUN):
+            return entry.removeprefix(_RUN) in self._worker.providers()
+        return self._worker.is_unlimited(entry.removeprefix(_CALL))
 
     def __getitem__(self, entry: str) -> Take:
-        return self._others.get(entry, self._take)
+        return self._runs if entry.startswith(_RUN) else self._calls
+
+    def room(self, tx: Transaction, entry: str) -> int | None:
+        """Return how many further works of an entry may run now."""
+        return None if entry.startswith(_RUN) else self._worker.room(tx, entry.removeprefix(_CALL))
 
     def __iter__(self) -> Iterator[str]:
-        yield from self._others
+        yield from map(run_entry, self._worker.providers())
         yield from map(entry_of, self._worker.served())
 
     def __len__(self) -> int:
-        return len(self._others) + len(self._worker.served())
+        return len(self._worker.providers()) + len(self._worker.served())

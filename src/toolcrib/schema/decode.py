@@ -76,7 +76,7 @@ def as_text(arguments: Mapping[str, Any] | bytes | str) -> bytes:
     if not isinstance(arguments, Mapping):
         raise _not_an_object(arguments)
     try:
-        return to_json_text(arguments)
+        return to_json_text(arguments, given=True)
     except TypeError as error:
         raise InvalidInput(
             f"the arguments have no JSON form: {error}", violations=[Violation("$", str(error))]

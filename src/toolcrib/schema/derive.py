@@ -1,45 +1,46 @@
 """Python functions as tools: their input schema, and calls with JSON arguments.
 
-Registration costs one `inspect.signature` and a check of each type, so that a wrong definition fails where it
-is written. Docstring, schema and converters are made on first use.
+Plain JSON types are read here (`plain`), all others by pydantic (`annotations`). A wrong definition fails
+where it is written: at registration, which costs one `inspect.signature`, and pydantic for other types.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import inspect
+import types
 import typing
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
-from toolcrib.errors import DefinitionError, Violation
-from toolcrib.schema.convert import Converter, convert, misfits
-from toolcrib.schema.types import (
-    ABSENT,
-    Docs,
-    TypeSchemas,
-    UnresolvedName,
-    check_constraints,
-    is_struct,
-    json_default,
-    metadata,
-    parse_docstring,
-)
-from toolcrib.schema.validate import ArgumentCheck, refuse
+from toolcrib.errors import DefinitionError, InvalidInput
+from toolcrib.schema.docstring import Docs, parse_docstring
+from toolcrib.schema.jsonable import to_json
+from toolcrib.schema.plain import Converter, Plain, described, plain, unwrapped
+from toolcrib.schema.validate import ArgumentCheck
+from toolcrib.schema.walk import rooted
 from toolcrib.spec import Content, Outcome
 
+if TYPE_CHECKING:
+    from toolcrib.schema.annotations import Annotation
+
 _EMPTY = inspect.Parameter.empty
+_ABSENT: Any = dataclasses.MISSING
+"""The default of a parameter that may be left out and has none, or none in JSON."""
 _UNNAMED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL)
 _EXTRA = inspect.Parameter.VAR_KEYWORD
 _WITHOUT_SCHEMA = (_EMPTY, None, type(None), Any, object, str, bytes, Outcome)
-"""Return annotations without a schema of the value; text is not structured."""
-_accepted: set[Any] = set()
-"""Types known to have a schema."""
+"""Return annotations without a schema of the value; text and binary data are not structured."""
 
 
 class FunctionShape:
-    """The parameters of one function and, on demand, their schema and converters."""
+    """The parameters of one function, their schema and conversion."""
 
-    __slots__ = ("_docs", "context_parameter", "extra", "function", "parameters", "returns", "struct")
+    __slots__ = (
+        "_docs", "_plain", "_read", "context_parameter", "extra", "function", "origin", "parameters",
+        "returns", "struct"
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -50,6 +51,7 @@ class FunctionShape:
         returns: Any,
     ) -> None:
         self.function = function
+        self.origin = origin_of(function)
         self.returns = returns
         """The annotation of its result, which may be a string."""
         self.parameters = parameters
@@ -57,118 +59,198 @@ class FunctionShape:
         self.extra = extra
         """The `**kwargs` of the function, if it has one."""
         self.struct: str | None = None
-        if len(parameters) == 1 and extra is None:
-            only = parameters[0]
-            if only.default is _EMPTY and is_struct(only.annotation):
-                self.struct = only.name
+        """The only parameter, if its fields are the arguments."""
+        everything = parameters if extra is None else [*parameters, extra]
+        self._plain = {one.name: _plain(one) for one in everything}
+        self._read: Annotation | None = None
+        """The type of all arguments, if not all are plain."""
         self._docs: Docs | None = None
 
     @property
     def docs(self) -> Docs:
         """The function's docstring, parsed once."""
         if self._docs is None:
-            self._docs = parse_docstring(self.function.__doc__)
+            doc = self.origin.__doc__
+            if self.origin.__name__ == "__call__" and not doc:
+                doc = type(self.function).__doc__
+            self._docs = parse_docstring(doc)
         return self._docs
+
+    @property
+    def is_plain(self) -> bool:
+        """True if no parameter needs pydantic."""
+        return None not in self._plain.values()
+
+    def read_types(self, *, strictly: bool, flat: bool = True) -> None:
+        """Let pydantic read the types. `DefinitionError` names a parameter without schema.
+
+        If not `strictly`, values of such a parameter stay as they are. If `flat`, the fields of a single
+        structure are the arguments.
+        """
+        from toolcrib.schema.annotations import Annotation, arguments_type
+
+        self.struct, parameters, extra = None, self.parameters, self.extra
+        if flat and len(parameters) == 1 and extra is None and _is_struct(parameters[0]):
+            self._alone(parameters[0])
+            self._read = Annotation(parameters[0].annotation)
+            if self._read.schema.get("type") == "object":
+                self.struct = parameters[0].name
+                return
+        if not strictly:
+            parameters = [self._readable(parameter) for parameter in parameters]
+            extra = extra and self._readable(extra)
+        try:
+            self._read = Annotation(arguments_type(parameters, extra))
+        except DefinitionError:
+            for parameter in parameters if extra is None else [*parameters, extra]:
+                self._alone(parameter)
+            raise
+
+    def _readable(self, parameter: inspect.Parameter) -> inspect.Parameter:
+        try:
+            self._alone(parameter)
+        except DefinitionError:
+            return parameter.replace(annotation=Any)
+        return parameter
+
+    def _alone(self, parameter: inspect.Parameter) -> Annotation:
+        """Return the type of an argument object with this parameter only. The error names it."""
+        from toolcrib.schema.annotations import Annotation, arguments_type, name_of
+
+        try:
+            return Annotation(arguments_type([parameter], None, name_of(parameter.annotation)))
+        except DefinitionError as error:
+            raise DefinitionError(
+                f"{title(self.function)}: the parameter {parameter.name!r}: {error.message}",
+                hint=error.hint,
+                violations=error.violations,
+            ) from None
 
     def schema(self) -> dict[str, Any]:
         """Return the input schema. A single structured parameter is the arguments object itself."""
-        schemas = TypeSchemas()
-        if self.struct is not None:
-            rule = schemas.struct(metadata(self.parameters[0].annotation)[0])
-        else:
-            rule = {"type": "object", "properties": {}, "additionalProperties": self.extra is not None}
-            required = []
-            for parameter in self.parameters:
-                rule["properties"][parameter.name] = self._property(parameter, schemas)
-                if parameter.default is _EMPTY:
-                    required.append(parameter.name)
-            if required:
-                rule["required"] = required
-            if self.extra is not None and self.extra.annotation is not _EMPTY:
-                rule["additionalProperties"] = schemas.schema(self.extra.annotation)
-        if schemas.defs:
-            rule["$defs"] = schemas.defs
+        if self.struct is not None and self._read is not None:
+            return self._read.schema
+        rule = self._plain_schema() if self._read is None else self._read.schema
+        # The order of both is the same, but names may differ: a field may have an alias.
+        for parameter, part in zip(self.parameters, rule["properties"].values(), strict=True):
+            text = described(unwrapped(parameter.annotation)[1]) or self.docs.parameters.get(parameter.name)
+            if text:
+                part.setdefault("description", text)
+            default = self._default(parameter)
+            if default is not _ABSENT:
+                part["default"] = default
         return rule
+
+    def _plain_schema(self) -> dict[str, Any]:
+        rules = {name: dict(found.rule) for name, found in self._plain.items() if found is not None}
+        others = False if self.extra is None else rules.pop(self.extra.name) or True
+        rule = {"type": "object", "properties": rules, "additionalProperties": others}
+        required = [one.name for one in self.parameters if one.default is _EMPTY]
+        return {**rule, "required": required} if required else rule
+
+    def _default(self, parameter: inspect.Parameter) -> Any:
+        """Return the default as JSON if converting it back gives the same value, else `_ABSENT`.
+
+        A default that JSON would change must come from the function itself, so the schema does not name it.
+        """
+        default = parameter.default
+        if default is _EMPTY or default is _ABSENT or _is_field(default):
+            return _ABSENT
+        try:
+            back = written = to_json(default)
+            if self._plain[parameter.name] is None:
+                alone = self._alone(parameter)
+                (back,) = alone.read(dict.fromkeys(alone.schema["properties"], written)).values()
+            return written if bool(back == default) else _ABSENT
+        except (TypeError, ValueError, InvalidInput):
+            return _ABSENT
+
+    def settled(self) -> dict[str, Any] | None:
+        """Return the part of the schema whose defaults are filled in before the call; None for all of it.
+
+        Pydantic fills in the fields of a structure itself: it distinguishes a default from a given value.
+        """
+        if self._read is None:
+            return None
+        properties = {} if self.struct is not None else self._read.schema["properties"]
+        return {
+            "properties": {
+                name: {"default": part["default"]} for name, part in properties.items() if "default" in part
+            }
+        }
 
     def output_schema(self) -> dict[str, Any] | None:
         """Return the schema of what the function returns; None if its annotation does not say, or text."""
-        returned = _returned(self.function, self.returns)
-        if returned in _WITHOUT_SCHEMA or _names(returned, Outcome, Content):
+        returned = _returned(self.origin, self.returns)
+        if _is_unstructured(returned):
             return None
-        schemas = TypeSchemas(returned=True)
-        try:
-            rule = schemas.schema(returned)
-        except (DefinitionError, RecursionError):
-            return None
-        return {**rule, "$defs": schemas.defs} if schemas.defs else rule or None
+        found = plain(returned)
+        if found is not None:
+            return found.rule or None
+        from toolcrib.schema.annotations import Annotation
 
-    def _property(self, parameter: inspect.Parameter, schemas: TypeSchemas) -> dict[str, Any]:
-        rule = schemas.schema(parameter.annotation)
-        if "description" not in rule and parameter.name in self.docs.parameters:
-            rule["description"] = self.docs.parameters[parameter.name]
-        default = _faithful_default(parameter)
-        if default is not ABSENT:
-            rule["default"] = default
-        return rule
+        try:
+            return Annotation(returned, returned=True).schema or None
+        except DefinitionError:
+            return None
 
     def adapter(self) -> Callable[[dict[str, Any]], dict[str, Any]] | None:
         """Return the conversion of checked arguments to keyword arguments; None if none is needed."""
-        if self.struct is not None:
-            return _flattened(self.struct, convert(self.parameters[0].annotation))
-        named = {parameter.name: convert(parameter.annotation) for parameter in self.parameters}
-        others = None if self.extra is None else convert(self.extra.annotation)
-        return _adapting(named, others) if others is not None or any(named.values()) else None
-
-
-def _names(annotation: Any, *kinds: type) -> bool:
-    """Return True if one of these types is in an annotation."""
-    return annotation in kinds or any(_names(part, *kinds) for part in typing.get_args(annotation))
-
-
-def _flattened(name: str, build: Converter | None) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    def adapt(arguments: dict[str, Any]) -> dict[str, Any]:
-        try:
-            return {name: arguments if build is None else build(arguments)}
-        except ValueError as error:
-            raise refuse(misfits([], error)) from None
-
-    return adapt
+        if self._read is not None:
+            read, struct = self._read.read, self.struct
+            return read if struct is None else lambda arguments: {struct: read(arguments)}
+        converters = {name: found.convert for name, found in self._plain.items() if found and found.convert}
+        others = None if self.extra is None else converters.pop(self.extra.name, None)
+        return _adapting(converters, others) if converters or others else None
 
 
 def _adapting(
-    named: dict[str, Converter | None], others: Converter | None
+    converters: dict[str, Converter], others: Converter | None
 ) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    plan = [name for name, inner in named.items() if inner is not None]
-
     def adapt(arguments: dict[str, Any]) -> dict[str, Any]:
         adapted = dict(arguments)
-        violations: list[Violation] = []
-        for name in plan if others is None else arguments:
-            inner = named.get(name, others)
-            if inner is not None and name in adapted:
-                try:
-                    adapted[name] = inner(adapted[name])
-                except ValueError as error:
-                    violations += misfits([name], error)
-        if violations:
-            raise refuse(violations)
+        for name in converters if others is None else arguments:
+            convert = converters.get(name, others)
+            if name in adapted and convert is not None:
+                adapted[name] = convert(adapted[name])
         return adapted
 
     return adapt
 
 
-def _faithful_default(parameter: inspect.Parameter) -> Any:
-    """Return the default as JSON if converting it back gives the same value, else `ABSENT`."""
-    if parameter.default is _EMPTY:
-        return ABSENT
-    default = json_default(parameter.default)
-    inner = convert(parameter.annotation)
-    try:
-        # A default that JSON would change must come from the function itself, so the schema does not name it.
-        same = default is not ABSENT and bool((inner(default) if inner else default) == parameter.default)
-    except (TypeError, ValueError):
-        same = False
-    return default if same else ABSENT
+def _plain(parameter: inspect.Parameter) -> Plain | None:
+    if parameter.annotation is _EMPTY:
+        return None if _is_field(parameter.default) else Plain({})
+    return None if _is_field(parameter.default) else plain(parameter.annotation)
+
+
+def _is_field(default: Any) -> bool:
+    return type(default).__name__ == "FieldInfo"
+
+
+def _is_struct(parameter: inspect.Parameter) -> bool:
+    """Return True for a required parameter whose type is a dataclass, a TypedDict or a pydantic model."""
+    bare = unwrapped(parameter.annotation)[0]
+    return (
+        parameter.default is _EMPTY
+        and isinstance(bare, type)
+        and (
+            hasattr(bare, "__pydantic_validator__")
+            or dataclasses.is_dataclass(bare)
+            or typing.is_typeddict(bare)
+        )
+    )
+
+
+def _is_unstructured(returned: Any) -> bool:
+    """Return True for an annotation whose values are content, binary data or plain text."""
+    parts = [returned, *typing.get_args(returned)]
+    return returned in _WITHOUT_SCHEMA or bytes in parts or _names(returned, Outcome, Content)
+
+
+def _names(annotation: Any, *kinds: type) -> bool:
+    """Return True if one of these types is in an annotation."""
+    return annotation in kinds or any(_names(part, *kinds) for part in typing.get_args(annotation))
 
 
 def inspect_function(
@@ -177,18 +259,28 @@ def inspect_function(
     """Read a function's signature; `DefinitionError` names a parameter that cannot be described.
 
     A parameter annotated with one of `context_types` gets the call's context and is not an argument.
-    With `typed=False` (an explicit schema is given) annotations may be missing.
+    With `typed=False` (an explicit schema is given) a type may have no schema.
     """
-    signature = _signature(function, resolved=False)
-    try:
-        return _shape(function, signature, context_types, typed)
-    except UnresolvedName:
-        # `eval_str` leaves names inside of other types, such as `list['Item']`; `get_type_hints` does not.
-        return _shape(function, _signature(function, resolved=True), context_types, typed)
+    signature = _signature(function)
+    shape = _shape(function, signature, context_types)
+    if not shape.is_plain:
+        # Resolving evaluates each string in the module of the function, which plain types do not need.
+        shape = _shape(function, _resolved(function, signature), context_types)
+    if not shape.is_plain:
+        shape.read_types(strictly=typed)
+    return shape
+
+
+def origin_of(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function behind partials, wrappers and callable objects, with its docstring and types."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    function = inspect.unwrap(function)
+    return function if inspect.isroutine(function) else type(function).__call__
 
 
 def _shape(
-    function: Callable[..., Any], signature: inspect.Signature, context_types: tuple[Any, ...], typed: bool
+    function: Callable[..., Any], signature: inspect.Signature, context_types: tuple[Any, ...]
 ) -> FunctionShape:
     parameters: list[inspect.Parameter] = []
     context_parameter, extra = None, None
@@ -199,43 +291,64 @@ def _shape(
             continue
         if kind in _UNNAMED:
             raise DefinitionError(
-                f"{_title(function)}: the parameter {parameter.name!r} cannot be given by name",
+                f"{title(function)}: the parameter {parameter.name!r} cannot be given by name",
                 hint="Arguments arrive by name: avoid *args and positional-only parameters.",
             )
-        if kind is _EXTRA:
+        if annotation is _EMPTY and parameter.name in ("self", "cls"):
+            raise DefinitionError(
+                f"{title(function)}: a method has no {parameter.name!r} to be called with",
+                hint="Register the method of an object, tools.register(object.method), or write "
+                "@staticmethod.",
+            )
+        if typing.get_origin(annotation) is typing.Unpack:
+            parameters += _unpacked(typing.get_args(annotation)[0])
+        elif kind is _EXTRA:
             extra = parameter
-            if annotation is _EMPTY:
-                continue
         else:
             parameters.append(parameter)
-        if typed:
-            _check(function, parameter)
     return FunctionShape(function, parameters, context_parameter, extra, signature.return_annotation)
 
 
-def _signature(function: Callable[..., Any], *, resolved: bool) -> inspect.Signature:
-    """Return the signature; annotations that are strings are resolved."""
+def _unpacked(struct: Any) -> Iterator[inspect.Parameter]:
+    """Yield the parameters of `**options: Unpack[Options]`."""
+    for name, stated in typing.get_type_hints(struct, include_extras=True).items():
+        needed, hint = name in struct.__required_keys__, stated
+        if (qualifier := typing.get_origin(hint)) in (typing.Required, typing.NotRequired):
+            needed, hint = qualifier is typing.Required, typing.get_args(hint)[0]
+        default = _EMPTY if needed else _ABSENT
+        yield inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=hint, default=default)
+
+
+def _signature(function: Callable[..., Any]) -> inspect.Signature:
     try:
-        signature = inspect.signature(function)
-        if not resolved:
-            # Resolving evaluates each string in the module of the function, so it is only done where there
-            # are any.
-            if str not in [parameter.annotation.__class__ for parameter in signature.parameters.values()]:
-                return signature
-            return inspect.signature(function, eval_str=True)
-        hints = typing.get_type_hints(inspect.unwrap(function), include_extras=True)
+        return inspect.signature(function)
+    except (TypeError, ValueError) as error:
+        raise DefinitionError(f"{title(function)}: {error}") from None
+
+
+def _resolved(function: Callable[..., Any], signature: inspect.Signature) -> inspect.Signature:
+    """Return the signature with annotations for strings, also for those inside of other types."""
+    parameters = signature.parameters.values()
+    stated = {one.name: one.annotation for one in parameters if one.annotation is not _EMPTY}
+    try:
+        hints = _hints(function, stated)
     except NameError as error:
         raise DefinitionError(
-            f"{_title(function)}: the annotation {error.name!r} cannot be resolved",
+            f"{title(function)}: the annotation {error.name!r} cannot be resolved",
             hint="Define the type at module level, or import it outside of TYPE_CHECKING.",
         ) from None
     except Exception as error:
-        raise DefinitionError(f"{_title(function)}: {error}") from None
-    parameters = [
-        parameter.replace(annotation=hints.get(parameter.name, parameter.annotation))
-        for parameter in signature.parameters.values()
-    ]
-    return signature.replace(parameters=parameters)
+        raise DefinitionError(f"{title(function)}: {error}") from None
+    return signature.replace(
+        parameters=[one.replace(annotation=hints.get(one.name, one.annotation)) for one in parameters]
+    )
+
+
+def _hints(function: Callable[..., Any], annotations: dict[str, Any]) -> dict[str, Any]:
+    """Return annotations as types, by the names that the function sees."""
+    # Not of the function itself: a wrapper may have a signature of its own.
+    holder = types.SimpleNamespace(__annotations__=annotations)
+    return typing.get_type_hints(holder, getattr(origin_of(function), "__globals__", {}), include_extras=True)
 
 
 def _returned(function: Callable[..., Any], returned: Any) -> Any:
@@ -243,12 +356,11 @@ def _returned(function: Callable[..., Any], returned: Any) -> Any:
     if returned is _EMPTY or inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         return _EMPTY
     try:
-        if returned.__class__ is str:
-            returned = typing.get_type_hints(inspect.unwrap(function), include_extras=True)["return"]
-        hash(returned)
+        found = _hints(function, {"return": returned})["return"]
+        hash(found)
     except Exception:  # The function runs without it: an annotation may name what is only imported for types.
         return _EMPTY
-    return returned
+    return found
 
 
 def _is_context(annotation: Any, context_types: tuple[Any, ...]) -> bool:
@@ -263,53 +375,9 @@ def _is_context(annotation: Any, context_types: tuple[Any, ...]) -> bool:
     return False
 
 
-def _check(function: Callable[..., Any], parameter: inspect.Parameter) -> None:
-    annotation = parameter.annotation
-    if annotation is _EMPTY and parameter.name in ("self", "cls"):
-        raise DefinitionError(
-            f"{_title(function)}: a method has no {parameter.name!r} to be called with",
-            hint="Register the method of an object, tools.register(object.method), or write @staticmethod.",
-        )
-    if annotation is _EMPTY:
-        raise DefinitionError(
-            f"{_title(function)}: the parameter {parameter.name!r} has no type annotation",
-            hint=f"Write `{parameter.name}: str` (or another type), or give input_schema=… yourself.",
-        )
-    # pydantic reads a default from such a `Field`, but a plain function would get the `Field` as its value.
-    if type(parameter.default).__name__ == "FieldInfo":
-        raise DefinitionError(
-            f"{_title(function)}: the default of {parameter.name!r} is a Field",
-            hint=f"Write `{parameter.name}: Annotated[T, Field(…)] = default`.",
-        )
-    bare, extras = metadata(annotation)
-    try:
-        if extras:
-            check_constraints(extras)
-        _accept(bare)
-    except RecursionError:
-        raise DefinitionError(
-            f"{_title(function)}: the type of {parameter.name!r} contains itself without a name",
-            hint="Make it a dataclass, a TypedDict or a pydantic model.",
-        ) from None
-    except DefinitionError as error:
-        raise type(error)(
-            f"{_title(function)}: the parameter {parameter.name!r}: {error.message}",
-            hint=error.hint,
-            violations=error.violations,
-        ) from None
-
-
-def _accept(bare: Any) -> None:
-    try:
-        if bare not in _accepted:
-            TypeSchemas().schema(bare)
-            _accepted.add(bare)
-    except TypeError:  # not hashable: checked each time
-        TypeSchemas().schema(bare)
-
-
-def _title(function: Callable[..., Any]) -> str:
-    return getattr(function, "__qualname__", repr(function))
+def title(function: Callable[..., Any]) -> str:
+    """Return the name of a function for messages."""
+    return getattr(origin_of(function), "__qualname__", repr(function))
 
 
 _COMBINED = {"$ref", "allOf", "anyOf", "if", "oneOf", "patternProperties", "unevaluatedProperties"}
@@ -321,11 +389,12 @@ def fitting(name: str, shape: FunctionShape, schema: dict[str, Any]) -> dict[str
 
     `DefinitionError` if it is invalid, or if arguments that match it would not match the function.
     """
+    schema = rooted(schema)
     ArgumentCheck(schema)
     properties = schema.get("properties", {})
     # Such a schema has the structure as an argument, not its fields as the arguments.
     if shape.struct in properties:
-        shape.struct = None
+        shape.read_types(strictly=False, flat=False)
     if shape.extra is not None or shape.struct is not None:
         return schema
     known = {parameter.name for parameter in shape.parameters}

@@ -1,6 +1,6 @@
-"""Lenient arguments: numbers and objects that a model wrote as text, null for an argument it leaves out.
+"""Almost right arguments: null for one that is left out; if lenient, numbers and objects written as text.
 
-Off by default. Only values that do not match are read again, only where the schema allows one reading, and
+Only values that do not match are read again, only where the schema allows one reading, and
 the result is checked like any other argument.
 """
 
@@ -26,8 +26,13 @@ _DEEPEST_CHOICE = 12
 """Levels to which alternatives are tried: each one may double the work."""
 
 
-def relaxed(value: Any, schema: Any, root: Mapping[str, Any] | None = None, depth: int = 0) -> Any:
-    """Return the value with each text read as the type that its schema wants, where that is possible."""
+def relaxed(
+    value: Any, schema: Any, root: Mapping[str, Any] | None = None, depth: int = 0, *, texts: bool = True
+) -> Any:
+    """Return the value without nulls for what may be left out and must not be null.
+
+    With `texts`, each text is read as the type that its schema wants, where that is possible.
+    """
     if root is None:
         if multiplies(schema, value):
             return value
@@ -36,32 +41,32 @@ def relaxed(value: Any, schema: Any, root: Mapping[str, Any] | None = None, dept
     if rule is None or depth > 100:
         return value
     kinds = kinds_of(rule, root)
-    if isinstance(value, str) and kinds and "string" not in kinds:
+    if texts and isinstance(value, str) and kinds and "string" not in kinds:
         value = _read(value, kinds)
     if isinstance(value, (dict, list)):
-        value = _by_part(value, rule, root, depth)
+        value = _by_part(value, rule, root, depth, texts)
     if isinstance(value, dict):
         named = rule.get("properties")
         rules = named if isinstance(named, Mapping) else {}
         required, rest = rule.get("required", ()), rule.get("additionalProperties")
         return {
-            key: relaxed(part, rules.get(key, rest), root, depth + 1)
+            key: relaxed(part, rules.get(key, rest), root, depth + 1, texts=texts)
             for key, part in value.items()
-            # With strict tools, a model must write null for an argument that it leaves out.
-            if part is not None or key in required or _takes_null(rules.get(key, rest), root)
+            # From a strict list, a model must write null for an argument that it leaves out.
+            if part is not None or key in required or key not in rules or _takes_null(rules[key], root)
         }
     if isinstance(value, list) and isinstance(rule.get("items"), Mapping):
-        return [relaxed(part, rule["items"], root, depth + 1) for part in value]
+        return [relaxed(part, rule["items"], root, depth + 1, texts=texts) for part in value]
     return value
 
 
-def _by_part(value: Any, rule: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> Any:
+def _by_part(value: Any, rule: Mapping[str, Any], root: Mapping[str, Any], depth: int, texts: bool) -> Any:
     """Return the value as each part of `allOf` wants it, and as the first alternative that it fits then."""
     for part in rule.get("allOf", ()):
-        value = relaxed(value, part, root, depth + 1)
+        value = relaxed(value, part, root, depth + 1, texts=texts)
     if depth <= _DEEPEST_CHOICE:
         for branch in (*rule.get("anyOf", ()), *rule.get("oneOf", ())):
-            found = relaxed(value, branch, root, depth + 1)
+            found = relaxed(value, branch, root, depth + 1, texts=texts)
             if isinstance(branch, Mapping) and _fits(found, branch, root):
                 return found
     return value

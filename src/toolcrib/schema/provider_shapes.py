@@ -13,8 +13,9 @@ from typing import Any
 
 from toolcrib.errors import DefinitionError
 from toolcrib.schema.lenient import relaxed
-from toolcrib.schema.providers import anthropic_tool, compact, mcp_tool, wire_names
+from toolcrib.schema.providers import anthropic_tool, mcp_tool, wire_names
 from toolcrib.schema.shapes.gemini import gemini_json, gemini_schema, merged, noted, single_types
+from toolcrib.schema.shapes.parts import compact, renamed_properties, with_items, with_rules, without_unions
 from toolcrib.schema.shapes.strict import strict_schema
 from toolcrib.schema.validate import SchemaCheck
 from toolcrib.spec import Tool
@@ -46,8 +47,6 @@ _GEMINI_FORMATS = {
 }
 _SILENT = frozenset({"$schema", "$id", "$comment", "$defs", "definitions", "$anchor"})
 """Keywords that mean nothing to a model."""
-_TOP = ("oneOf", "anyOf", "allOf", "not", "enum", "if", "then", "else")
-"""Keywords that OpenAI refuses at the top of a function's parameters."""
 
 
 @record
@@ -63,16 +62,19 @@ class Shaped:
     """Name on the wire to what does not fit into its entry: a `description` that is cut there."""
     tools: dict[str, Tool]
     """Name on the wire to the tool."""
+    renames: bool = False
+    """True if properties have other names where the provider does not accept their own."""
 
     def call(self, wire_name: str, arguments: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
         """Return the tool's own name and its arguments for a call that a model made by this list.
 
         What only the form of the provider needs is taken back: null for an optional argument, an object as
-        JSON text. Arguments that fit the tool's own schema stay as they are. Raises KeyError for a name that
-        is not in the list.
+        JSON text, another name of an argument. Arguments that fit the tool's own schema stay as they are.
+        Raises KeyError for a name that is not in the list.
         """
         tool = self.tools[wire_name]
-        values = dict(arguments)
+        own = renamed_properties(without_unions(tool.input_schema)[0])[1] if self.renames else {}
+        values = {own.get(name, name): value for name, value in arguments.items()}
         if not SchemaCheck(tool.input_schema).is_valid(values):
             values = relaxed(values, tool.input_schema)
         return tool.name, values
@@ -99,12 +101,13 @@ def shape_tools(tools: Iterable[Tool], shape: str) -> Shaped:
             made[name] = tool
             if (
                 "function" in entry
-                and len(whole := _described(tool, _parted(_written_out(tool.input_schema))[1])) > _DESCRIPTION
+                and len(whole := _described(tool, without_unions(written_out(tool.input_schema))[1]))
+                > _DESCRIPTION
             ):
                 meta[name] = {"description": whole}
         except (DefinitionError, RecursionError) as error:
             refused[tool.name] = str(error) or type(error).__name__
-    return Shaped(tuple(entries), names, refused, meta, made)
+    return Shaped(tuple(entries), names, refused, meta, made, renames=shape == "anthropic")
 
 
 def _leading(name: str, taken: Container[str]) -> str:
@@ -124,9 +127,10 @@ def openai_tool(tool: Tool, wire_name: str, *, strict: bool = False) -> dict[str
     Strict (structured outputs): every object is closed and all its properties are required, so an optional
     one may be null; DefinitionError for a schema without such a form (a value of any type).
     """
-    written = _written_out(tool.input_schema)
-    schema, rules = _parted(merged(written) if strict else written)
+    written = written_out(tool.input_schema)
+    schema, rules = without_unions(merged(written) if strict else written)
     description = _described(tool, rules)
+    schema = with_items(schema)
     if len(description) > _DESCRIPTION:
         description = description[: _DESCRIPTION - 1].rstrip() + "…"
     if strict:
@@ -143,7 +147,7 @@ def openai_tool(tool: Tool, wire_name: str, *, strict: bool = False) -> dict[str
 
 def gemini_tool(tool: Tool, wire_name: str) -> dict[str, Any]:
     """Return the tool as a function declaration of the Gemini API (its `Schema` is a part of OpenAPI 3.0)."""
-    schema, rules = _parted(_written_out(tool.input_schema))
+    schema, rules = without_unions(written_out(tool.input_schema))
     entry: dict[str, Any] = {"name": wire_name, "description": _described(tool, rules)}
     if schema["properties"]:
         entry["parameters"] = gemini_schema(_restricted(single_types(schema), _GEMINI, _gemini_format))
@@ -152,10 +156,14 @@ def gemini_tool(tool: Tool, wire_name: str) -> dict[str, Any]:
 
 def gemini_json_tool(tool: Tool, wire_name: str) -> dict[str, Any]:
     """Return the tool as a function declaration with `parametersJsonSchema`."""
-    schema, rules = _parted(_written_out(tool.input_schema))
-    restricted = _restricted(single_types(schema), _GEMINI_JSON, _gemini_format)
-    parameters = {"parametersJsonSchema": gemini_json(restricted)} if schema["properties"] else {}
+    schema, rules = without_unions(written_out(tool.input_schema))
+    parameters = {"parametersJsonSchema": as_gemini_json(schema)} if schema["properties"] else {}
     return {"name": wire_name, "description": _described(tool, rules), **parameters}
+
+
+def as_gemini_json(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a schema without references in the part of JSON Schema that Gemini's API takes."""
+    return gemini_json(_restricted(single_types(schema), _GEMINI_JSON, _gemini_format))
 
 
 SHAPES: dict[str, Callable[[Tool, str], dict[str, Any]]] = {
@@ -169,17 +177,9 @@ SHAPES: dict[str, Callable[[Tool, str], dict[str, Any]]] = {
 """Provider name to the function that writes its form."""
 
 
-def _parted(schema: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the schema of an object without what no provider takes at its top, and those rules."""
-    made = {"type": "object", "properties": {}, **schema}
-    return made, {word: made.pop(word) for word in _TOP if word in made}
-
-
 def _described(tool: Tool, rules: Mapping[str, Any]) -> str:
     """Return the description, the rules without a place in the schema, and as many examples as fit."""
-    text = tool.description
-    if rules:
-        text += "\n\nThe input must also match this JSON Schema: " + compact(rules)
+    text = with_rules(tool.description, rules)
     examples = [f"- {one.description or 'Call'}: {compact(one.params)}" for one in tool.examples]
     for number, line in enumerate(examples):
         more = f"\n{line}" if number else f"\n\nExamples:\n{line}"
@@ -192,7 +192,7 @@ def _described(tool: Tool, rules: Mapping[str, Any]) -> str:
 # -- references ---------------------------------------------------------------------------------------
 
 
-def _written_out(schema: Mapping[str, Any]) -> dict[str, Any]:
+def written_out(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return a schema whose local references are replaced by their targets; recursion ends in any value.
 
     Raises DefinitionError for one that is too large then: references that are named twice multiply.

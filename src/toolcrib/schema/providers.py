@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
 from toolcrib.errors import ConflictError
-from toolcrib.schema.walk import changed
+from toolcrib.schema.shapes.parts import compact, renamed_properties, with_rules, without_unions
+from toolcrib.schema.walk import changed, rooted
 from toolcrib.spec import Annotations, Tool
 from toolcrib.spec.naming import wire_name
 from toolcrib.spec.tools.policies import MCP_HINTS
@@ -101,14 +101,11 @@ def mcp_icons(tool: Tool) -> dict[str, Any]:
 def anthropic_tool(tool: Tool, wire_name: str) -> dict[str, Any]:
     """Return the tool as an entry of `tools` in a request to Anthropic's Messages API.
 
-    The API refuses `oneOf`, `anyOf` and `allOf` at the top of an input schema: such rules move into the
-    description for the model to read. Calls are still checked against them.
+    The API refuses unions at the top of an input schema: such rules move into the description for the model
+    to read. Calls are still checked against them. Names of properties that it refuses are replaced.
     """
-    schema = _object_schema(tool.input_schema)
-    description = tool.description
-    rules = {word: schema.pop(word) for word in ("oneOf", "anyOf", "allOf") if word in schema}
-    if rules:
-        description += "\n\nThe input must also match this JSON Schema: " + compact(rules)
+    schema, rules = without_unions(tool.input_schema)
+    schema, description = renamed_properties(schema)[0], with_rules(tool.description, rules)
     entry: dict[str, Any] = {"name": wire_name, "description": description, "input_schema": schema}
     if tool.examples:
         entry["input_examples"] = [example.params for example in tool.examples]
@@ -117,7 +114,7 @@ def anthropic_tool(tool: Tool, wire_name: str) -> dict[str, Any]:
 
 def wraps_output(tool: Tool) -> bool:
     """Return True if values are sent as `{"result": value}`: the schema does not promise an object."""
-    return tool.output.schema is None or tool.output.schema.get("type") != "object"
+    return tool.output.schema is None or rooted(tool.output.schema).get("type") != "object"
 
 
 def mcp_output_schema(tool: Tool) -> dict[str, Any] | None:
@@ -126,10 +123,11 @@ def mcp_output_schema(tool: Tool) -> dict[str, Any] | None:
     MCP 2025-11-25 requires an object at the root, so any other schema becomes that of `{"result": value}` in
     every protocol version, and its references are moved with it.
     """
-    schema = tool.output.schema
-    if schema is None or not wraps_output(tool):
-        return schema
-    inner = dict(schema)
+    if tool.output.schema is None:
+        return None
+    inner = rooted(tool.output.schema)
+    if not wraps_output(tool):
+        return inner
     # `$schema` may only be at the root of a schema resource (JSON Schema 2020-12, 8.1.1).
     dialect = inner.pop("$schema", None)
     # A schema with an `$id` stays the root of its own references (8.2.1).
@@ -180,8 +178,3 @@ def _about(tool: Tool) -> dict[str, Any]:
     if tool.approval.required:
         about["approval"] = {"required": True, "reason": tool.approval.reason}
     return about
-
-
-def compact(value: Any) -> str:
-    """Return a value as JSON without spaces."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)

@@ -7,6 +7,7 @@ does not pass goes to the JSON Schema validator, which decides and names every v
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 import orjson
@@ -15,7 +16,7 @@ from toolcrib.errors import InvalidInput
 from toolcrib.schema.decode import as_text, without_space
 from toolcrib.schema.jsonable import to_json_text
 
-_dumps = orjson.dumps
+_dumps, _write = orjson.dumps, partial(to_json_text, given=True)
 
 _NOTES = frozenset(
     {"$comment", "$defs", "$schema", "default", "deprecated", "description", "examples", "format",
@@ -73,7 +74,7 @@ def typed_check(
     def check(arguments: Any) -> Any:
         try:
             kind = arguments.__class__
-            write = to_json_text if kind is dict else as_text
+            write = _write if kind is dict else as_text
             text = arguments if kind is bytes else write(arguments)
             value = decode(text)
             again = _dumps(value)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from functools import partial, reduce
 from operator import getitem
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from toolcrib.errors import DefinitionError, InvalidInput, Violation
 from toolcrib.schema.decode import as_text, decode_object
@@ -42,15 +42,17 @@ class SchemaCheck:
 
     __slots__ = ("_validator", "is_valid", "schema")
 
-    def __init__(self, schema: Mapping[str, Any]) -> None:
+    def __init__(self, schema: Mapping[str, Any] | bool) -> None:
         import jsonschema_rs
 
-        self.schema = schema
+        self.schema: Mapping[str, Any] = {} if isinstance(schema, bool) else schema
         try:
             # Offline: a `$ref` to a URL must not make this machine send requests. `RegexOptions` is the
             # engine without backtracking: no pattern can block the process.
             self._validator = jsonschema_rs.Draft202012Validator(
-                dict(schema), offline=True, pattern_options=jsonschema_rs.RegexOptions()
+                schema if isinstance(schema, bool) else dict(schema),
+                offline=True,
+                pattern_options=jsonschema_rs.RegexOptions(),
             )
         except (ValueError, TypeError) as error:
             where = json_path(getattr(error, "instance_path", ()))
@@ -58,7 +60,7 @@ class SchemaCheck:
             raise DefinitionError(
                 f"not a valid JSON Schema 2020-12: {reason}", violations=[Violation(where, reason)]
             ) from None
-        if multiplies(schema):
+        if multiplies(self.schema):
             raise DefinitionError(
                 "not usable: its references multiply, so that checking a value would not end"
             )
@@ -100,13 +102,63 @@ def _explain(error: jsonschema_rs.ValidationError, schema: Mapping[str, Any]) ->
         allowed = ", ".join(_text(option) for option in facts["options"])
         return [Violation(json_path(at), f"{_text(error.instance)} is not one of: {allowed}")]
     if error.kind.name in ("anyOf", "oneOf"):
-        branches = [branch for branch in facts["context"] if not _wants_null(branch)]
-        if len(branches) == 1:  # an optional value: report its own fault, not that null is possible
-            return [found for inner in branches[0] for found in _explain(inner, schema)]
+        found = _explain_choice(at, facts["context"], schema)
+        if found:
+            return found
     return [Violation(json_path(at), _short(error.message))]
 
 
-def _wants_null(branch: list[jsonschema_rs.ValidationError]) -> bool:
+_Branch: TypeAlias = "list[jsonschema_rs.ValidationError]"
+"""The faults of a value by one alternative."""
+
+
+def _explain_choice(
+    at: list[str | int], branches: list[_Branch], schema: Mapping[str, Any]
+) -> list[Violation]:
+    """Return the faults of the alternative that is meant, by its type or tag; else those common to all."""
+
+    def faults(branch: _Branch) -> list[Violation]:
+        return [found for error in branch for found in _explain(error, schema)]
+
+    # An optional value: report its own fault, not that null is possible.
+    branches = [branch for branch in branches if not _wants_null(branch)]
+    branches = [branch for branch in branches if not any(_is_type(error, at) for error in branch)] or branches
+    tags = [next((error for error in branch if _is_tag(error, at)), None) for branch in branches]
+    wrong = [tag for tag in tags if tag is not None]
+    if len(branches) == 1:
+        return faults(branches[0])
+    if len(wrong) == len(branches) - 1:
+        # The tag is a step of the path, as pydantic writes it: `$.pet.cat.lives`.
+        begin = json_path(at)
+        tagged = begin + json_path([str(wrong[0].instance)])[1:]
+        return [
+            Violation(tagged + found.path[len(begin) :], found.message)
+            for found in faults(branches[tags.index(None)])
+        ]
+    paths = {json_path(tag.instance_path) for tag in wrong}
+    if len(wrong) == len(branches) and len(paths) == 1:
+        options = [repr(option) for tag in wrong for option in _allowed(tag)]
+        listed = " or ".join(filter(None, (", ".join(options[:-1]), options[-1])))
+        return [Violation(paths.pop(), _short(f"tag {wrong[0].instance!r}, expected {listed}"))]
+    first, *others = [faults(branch) for branch in branches] or [[]]
+    return [found for found in first if all(found in other for other in others)]
+
+
+def _is_type(error: jsonschema_rs.ValidationError, at: list[str | int]) -> bool:
+    return error.kind.name == "type" and list(error.instance_path) == at
+
+
+def _is_tag(error: jsonschema_rs.ValidationError, at: list[str | int]) -> bool:
+    """Return True if a property of the value has another constant than this alternative wants."""
+    return error.kind.name in ("const", "enum") and list(error.instance_path)[:-1] == at
+
+
+def _allowed(tag: jsonschema_rs.ValidationError) -> list[Any]:
+    facts = tag.kind.as_dict()
+    return list(facts["options"]) if "options" in facts else [facts["expected_value"]]
+
+
+def _wants_null(branch: _Branch) -> bool:
     return len(branch) == 1 and branch[0].kind.name == "type" and "null" in str(branch[0].kind.as_dict())
 
 
@@ -133,15 +185,21 @@ def _short(text: str) -> str:
 
 
 class ArgumentCheck:
-    """The check of one tool's arguments, which also fills in the defaults of its schema."""
+    """The check of one tool's arguments, which also fills in the defaults of its schema.
 
-    __slots__ = ("_lenient", "_schema", "_settle", "_times", "check")
+    `lenient` also reads texts as what the schema wants. `settled` is the part of the schema whose defaults
+    are filled in, if not all are.
+    """
 
-    def __init__(self, schema: Mapping[str, Any], *, lenient: bool = False) -> None:
+    __slots__ = ("_lenient", "_schema", "_settle", "_settled", "_times", "check")
+
+    def __init__(
+        self, schema: Mapping[str, Any], *, lenient: bool = False, settled: Mapping[str, Any] | None = None
+    ) -> None:
         self._schema = check_schema(schema)
         self._lenient = lenient
-        """True if arguments that do not match are read again by `lenient.relaxed`."""
-        self._settle = settler(schema)
+        self._settled = schema if settled is None else settled
+        self._settle = settler(self._settled)
         self._times = 0
         self.check: Callable[[Mapping[str, Any] | bytes | str], dict[str, Any]] = self._check
         """Returns the arguments as a new dict with defaults filled in: JSON text is parsed, a mapping is
@@ -155,7 +213,8 @@ class ArgumentCheck:
         self._times += 1
         if self._times == _OFTEN:
             schema = self._schema.schema
-            self.check = typed_check(schema, self._check, settler(schema, integers=False)) or self._check
+            settle = settler(self._settled, integers=False)
+            self.check = typed_check(schema, self._check, settle) or self._check
         values = self._fitting(decode_object(arguments if isinstance(arguments, str) else as_text(arguments)))
         try:
             return values if self._settle is None else self._settle(values)
@@ -165,10 +224,9 @@ class ArgumentCheck:
     def _fitting(self, values: dict[str, Any]) -> dict[str, Any]:
         if self._schema.is_valid(values):
             return values
-        if self._lenient:
-            values = relaxed(values, self._schema.schema)
-            if self._schema.is_valid(values):
-                return values
+        values = relaxed(values, self._schema.schema, texts=self._lenient)
+        if self._schema.is_valid(values):
+            return values
         raise refuse(self._schema.violations(values))
 
 

@@ -57,6 +57,20 @@ def changed(schema: Any, change: Callable[[dict[str, Any]], Any]) -> Any:
     return change(made)
 
 
+def rooted(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a copy of a schema in which a local reference at the root is written out."""
+    made = dict(schema)
+    seen = set()
+    while isinstance(target := made.get("$ref"), str) and target.startswith("#/") and target not in seen:
+        seen.add(target)
+        found = pointed(schema, target)
+        if not isinstance(found, Mapping):
+            break
+        del made["$ref"]
+        made = {**found, **made}
+    return made
+
+
 def schemas(
     schema: Any, path: tuple[str | int, ...] = ()
 ) -> Iterator[tuple[tuple[str | int, ...], Mapping[str, Any]]]:

@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from toolcrib.search.index import TYPE, SearchIndex, explained
+from toolcrib.search.index import SearchIndex, explained
 from toolcrib.search.meanings import Meaning, meanings
 from toolcrib.search.ranking import HitClass, Queries
 from toolcrib.spec.record import record
 
 if TYPE_CHECKING:
     from tantivy import Query, Searcher
-
-
-_ENOUGH = 5
-"""Number of hits from which on no search looks for typing errors."""
-_FACETS = {
-    "kinds": {"terms": {"field": "kind", "size": 1000}},
-    "tags": {"terms": {"field": "tag", "size": 1000}},
-}
 
 
 class Wanted(NamedTuple):
@@ -49,8 +39,7 @@ class SearchedIndex:
 
     index: SearchIndex
     card: Callable[[int], Any]
-    """Returns the tool of a rank as the caller knows it, with `kind`, `tags` and perhaps `type`; None for one
-    that must not be found."""
+    """Returns the tool of a rank as the caller knows it; None for one that must not be found."""
     hidden: Callable[[Any], bool] | None = None
     """Returns True for a tool that must not be counted either. It is asked about each hit."""
     any_of: tuple[str, ...] = ()
@@ -80,35 +69,13 @@ class Hit(NamedTuple):
 
 @dataclass(frozen=True)
 class Found:
-    """One page of hits, and how many there are in all: of each tag and of each kind too."""
+    """One page of hits, and how many there are in all."""
 
     hits: list[Hit]
     more: bool
     total: int
-    count: Callable[[], tuple[Counter[str], Counter[str]]] = field(repr=False)
-    """Counts all hits by kind and by tag: many pages are shown without."""
-
-    @cached_property
-    def _counts(self) -> tuple[Counter[str], Counter[str]]:
-        with explained():
-            return self.count()
-
-    @property
-    def tags(self) -> Counter[str]:
-        """Hits with each tag."""
-        return self._counts[1]
-
-    @property
-    def kinds(self) -> Counter[str]:
-        """Hits of each kind."""
-        found = self._counts[0]
-        return Counter({kind: number for kind, number in found.items() if not kind.startswith(TYPE)})
-
-    @property
-    def types(self) -> Counter[str]:
-        """Hits of each type, where a tool has one."""
-        found = self._counts[0].items()
-        return Counter({kind.removeprefix(TYPE): number for kind, number in found if kind.startswith(TYPE)})
+    every: Callable[[], Iterator[Any]] = field(repr=False)
+    """Yields the tools of all hits, in no order, while the indexes stay as they are."""
 
 
 def find(parts: Sequence[SearchedIndex], wanted: Wanted, count: int, after: HitPlace | None = None) -> Found:
@@ -140,17 +107,15 @@ class _Search:
         ]
         self._never = [part.never(queries) for part in parts]
         words = wanted.words
-        self._total = self._take(queries.exact_hits(words))
-        self._classes: Iterable[HitClass] = queries.exact(words, self._all)
-        if self._total < _ENOUGH:
-            self._classes = chain(self._classes, queries.fuzzy(words))
-            self._total = self._take(queries.any([self._all, queries.fuzzy_hits(words)]))
-            if len(words) > 1 and not self._total:
-                size = sum(one.num_docs for one in self._searchers) - sum(len(one.but) for one in parts)
-                # No tool has all of the words, so those with some of them are found, by the rarest ones.
-                rare = queries.rare(words, self._count, size)
-                self._classes = queries.some(rare)
-                self._total = self._take(queries.any(rare))
+        exact = queries.exact_hits(words)
+        self._classes: Iterable[HitClass] = chain(queries.exact(words, exact), queries.fuzzy(words))
+        self._total = self._take(queries.any([exact, queries.fuzzy_hits(words)]))
+        if len(words) > 1 and not self._total:
+            size = sum(one.num_docs for one in self._searchers) - sum(len(one.but) for one in parts)
+            # No tool has all of the words, so those with some of them are found, by the rarest ones.
+            rare = queries.rare(words, self._count, size)
+            self._classes = queries.some(rare)
+            self._total = self._take(queries.any(rare))
 
     def _take(self, query: Query | None) -> int:
         """Take this query as that of all hits, hide those that must not be found, and count the others."""
@@ -196,7 +161,7 @@ class _Search:
             if len(hits) > count or len(hits) == self._total:
                 break
         page = list(hits.values())
-        return Found(page[:count], len(page) > count, self._total, self._facets)
+        return Found(page[:count], len(page) > count, self._total, self._every)
 
     def _best(self, query: Query, known: dict[int, Hit]) -> list[tuple[int, Any]]:
         """Return the last changed tools that are not known yet, up to `_most` together with those."""
@@ -223,15 +188,13 @@ class _Search:
             found.sort(key=lambda one: one[0], reverse=True)
         return found[: most - len(known)]
 
-    def _facets(self) -> tuple[Counter[str], Counter[str]]:
-        """Return how many hits there are of each kind and of each tag."""
-        kinds: Counter[str] = Counter()
-        tags: Counter[str] = Counter()
-        for number, searcher in enumerate(self._searchers if self._all is not None else ()):
-            counts = searcher.aggregate(self._narrowed(number, self._all), _FACETS)
-            for into, name in ((kinds, "kinds"), (tags, "tags")):
-                into.update({bucket["key"]: bucket["doc_count"] for bucket in counts[name]["buckets"]})
-        return kinds, tags
+    def _every(self) -> Iterator[Any]:
+        for number, part in enumerate(self._parts if self._all is not None else ()):
+            searcher = self._searchers[number]
+            found = searcher.search(
+                self._narrowed(number, self._all), max(searcher.num_docs, 1), False, "rank"
+            )
+            yield from (one for rank, _ in found.hits if (one := part.card(rank)) is not None)
 
     def _narrowed(self, number: int, query: Query | None) -> Query:
         filters, never = self._filters[number], self._never[number]

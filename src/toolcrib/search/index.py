@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -21,21 +20,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from toolcrib.search.meanings import stemmer
 from toolcrib.search.ranking import FIELDS, START_LENGTH
 from toolcrib.search.words import indexed_words, words_of
-from toolcrib.state.private import open_plain
+from toolcrib.state.private import is_shared, make_private, open_plain
 
 if TYPE_CHECKING:
     from tantivy import Index
 
 
 # Raised with every change of the fields or the state: an index of another form is made again.
-_FORM = 6
+_FORM = 8
 _WAIT_S = 1.0
 _HEAP = 50_000_000
 """Bytes in memory of a writer."""
-TYPE = "type:"
-"""The beginning of a type among the kinds of a document."""
+_MOST_TEXT = 200
+"""Words of a description behind its first sentence that say what a tool is about."""
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n")
-_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 class IndexUnavailable(Exception):
@@ -56,8 +54,6 @@ class SearchEntry(NamedTuple):
     arguments: Iterable[str]
     labels: Sequence[str] = ()
     """Words to filter by, which nobody searches."""
-    type: str = ""
-    """A second kind, which is counted beside it."""
 
 
 class Update(NamedTuple):
@@ -168,32 +164,34 @@ class SearchIndex:
 
 def _document(key: str, rank: int, entry: SearchEntry) -> dict[str, Any]:
     """Return the fields of one tool; see `_schema`."""
+    first, *rest = map(indexed_words, _SENTENCE.split(entry.description, maxsplit=1))
     parts = {
         "name": [indexed_words(name) for name in entry.names],
         "tags": [indexed_words(tag) for tag in entry.tags],
-        "description": [indexed_words(entry.description)],
+        "description": [list(chain(first, *rest))],
         "arguments": [indexed_words(argument) for argument in entry.arguments],
     }
-    texts = {f"start_{field}": [" ".join(part) for part in found] for field, found in parts.items()}
-    words = {field: " ".join(texts[f"start_{field}"]) for field in parts}
-    begun = {f"begun_{field}": list(dict.fromkeys(chain(*found))) for field, found in parts.items()}
+    words = {field: list(dict.fromkeys(chain(*found))) for field, found in parts.items()}
+    begun = {f"begun_{field}": found for field, found in words.items()}
+    starts = {
+        f"start_{field}": [" ".join(part[:START_LENGTH]) for part in found] for field, found in parts.items()
+    }
     whole = ["".join(words_of(name)) for name in entry.names]
-    first = _SENTENCE.split(entry.description, 1)
-    rest = indexed_words(first[1]) if len(first) > 1 else []
+    every = list(dict.fromkeys(chain(*words.values())))
     return {
         "key": key,
         "rank": rank,
-        "kind": [entry.kind, f"{TYPE}{entry.type}"] if entry.type else [entry.kind],
+        "kind": [entry.kind],
         "tag": list(entry.tags),
         "label": list(entry.labels),
         "whole": whole,
         "start_joined": whole,
-        "all": " ".join(words.values()),
-        "begun_all": list(dict.fromkeys(chain(*begun.values()))),
-        "heading": " ".join((words["name"], *indexed_words(first[0]))),
-        "text": " ".join((*rest, words["arguments"], words["tags"])),
-        **words,
-        **texts,
+        "all": " ".join(every),
+        "begun_all": every,
+        "heading": " ".join(chain(*parts["name"], first)),
+        "text": " ".join(chain(*parts["arguments"], *parts["tags"], *(part[:_MOST_TEXT] for part in rest))),
+        **{field: " ".join(found) for field, found in words.items()},
+        **starts,
         **begun,
     }
 
@@ -206,7 +204,7 @@ def _opened(folder: Path | None) -> Index:
     schema.add_text_field("key", tokenizer_name="raw", index_option="basic")
     schema.add_text_field("label", tokenizer_name="raw", index_option="basic")
     for name in ("kind", "tag"):
-        schema.add_text_field(name, fast=True, tokenizer_name="raw", index_option="basic")
+        schema.add_text_field(name, tokenizer_name="raw", index_option="basic")
     schema.add_text_field("whole", tokenizer_name="raw", index_option="basic")
     for name in ("joined", *FIELDS):
         schema.add_text_field(f"start_{name}", tokenizer_name="starts", index_option="basic")
@@ -264,10 +262,9 @@ def _open_lock(folder: Path) -> int:
     # Through a link, the index would be written, or removed, in another place.
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
         folder.unlink()
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    facts = folder.lstat()
+    make_private(folder)
     # Not trusted: another user may have put an index of their own there, or may do so later.
-    if facts.st_uid != os.geteuid() or facts.st_mode & _OTHERS:
+    if is_shared(folder.lstat()):
         shutil.rmtree(folder)
         folder.mkdir(mode=0o700)
     (folder / "tantivy").mkdir(mode=0o700, exist_ok=True)
@@ -324,16 +321,8 @@ def _save_state(folder: Path | None, state: Any) -> None:
 
 _MOST_FOREIGN = 64
 """Tools of other processes, or gone by now, that may stay in an index: to leave out so few costs nothing."""
-_Marks = dict[str, tuple[int, list[Any], str, tuple[str, ...]]]
-"""Key of a tool to its rank, mark, kind and tags."""
-
-
-class Card(NamedTuple):
-    """One tool of such an index."""
-
-    key: str
-    kind: str
-    tags: tuple[str, ...]
+_Marks = dict[str, tuple[int, list[Any]]]
+"""Key of a tool to its rank and mark."""
 
 
 class MarkedIndex(SearchIndex):
@@ -341,8 +330,8 @@ class MarkedIndex(SearchIndex):
 
     def __init__(self, folder: Path | None) -> None:
         super().__init__(folder)
-        self.cards: dict[int, Card] = {}
-        """Every tool by its rank: the time of its last change, in ns."""
+        self.keys: dict[int, str] = {}
+        """The key of every tool by its rank: the time of its last change, in ns."""
         self.foreign: tuple[str, ...] = ()
         """Keys that another process may have and this one has not. Nothing of them may be found."""
         self._of: object = None
@@ -361,7 +350,7 @@ class MarkedIndex(SearchIndex):
     def _marks(self, state: Any) -> _Marks:
         if self._of is not state:
             self._of, self._known = state, _read(state)
-            self.cards = {rank: Card(key, kind, tags) for key, (rank, _, kind, tags) in self._known.items()}
+            self.keys = {rank: key for key, (rank, _) in self._known.items()}
         return self._known
 
 
@@ -386,19 +375,14 @@ def _difference(
             rank += 2
         ranks.add(rank)
         entry = get(key)
-        if entry is None:
-            state[key] = (rank, list(marks[key]), "", ())
-        else:
-            state[key] = (rank, list(marks[key]), entry.kind, tuple(entry.tags))
+        state[key] = (rank, list(marks[key]))
+        if entry is not None:
             entries.append((key, rank, entry))
     return Update(gone, entries, state, whole=not known)
 
 
 def _read(state: Any) -> _Marks:
     try:
-        return {
-            str(key): (int(rank), list(mark), str(kind), tuple(map(str, tags)))
-            for key, (rank, mark, kind, tags) in (state or {}).items()
-        }
+        return {str(key): (int(rank), list(mark)) for key, (rank, mark) in (state or {}).items()}
     except (ValueError, TypeError, AttributeError):
         return {}

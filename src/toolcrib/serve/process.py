@@ -1,24 +1,25 @@
-"""A process that serves MCP on standard input and output for a program's toolset, and its end."""
+"""A process that serves MCP on standard input and output, and its end."""
 
 from __future__ import annotations
 
 import asyncio
 import atexit
 import os
-import shlex
 import sys
 import threading
 from collections.abc import Coroutine
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from toolcrib import __version__
 from toolcrib.errors import UsageError
-from toolcrib.serve.mcp import serve_stdio
+from toolcrib.serve.mcp import Sender, ServerSettings
+from toolcrib.serve.mcp.stdio import serve_pipes
 
 if TYPE_CHECKING:
     from toolcrib.core.toolset import Toolset
+    from toolcrib.project import Project
 
-AT_TERMINAL = (
+_AT_TERMINAL = (
     "Serving MCP on standard input and output, for a client that starts this command itself. Ctrl-C ends it."
 )
 
@@ -61,19 +62,34 @@ def _new_loop() -> asyncio.AbstractEventLoop:
     return new_event_loop()
 
 
-def serve_toolset(tools: Toolset) -> NoReturn:
-    """Serve a toolset on standard input and output until the client goes, and end the process."""
+async def serve_project(project: Project, token: str | None) -> int:
+    """Serve an open project on standard input and output until the client goes. Return 0.
+
+    With a token the client sees and calls what the token allows. Raises InvalidToken.
+    """
+    from toolcrib.guard import Tokens
+    from toolcrib.project import mcp_catalog
+
     if sys.stdin.isatty():
-        program, *words = sys.argv
-        # A client starts it in another folder.
-        words = [os.path.abspath(word) if ".py" in word else word for word in words]
-        command = shlex.join([sys.executable, os.path.abspath(program), *words])
-        sys.stderr.write(
-            f"{AT_TERMINAL}\nIn the client's configuration of servers, the command is: {command}\n"
-        )
-    run_until_end(_serve(tools))
+        how = f"toolcrib connect HOST{project.place.option}"
+        sys.stderr.write(f"{_AT_TERMINAL}\nTo add it to a client: {how}\n")
+    verify = None if token is None else partial(Tokens(project.vault).verify, token)
+    identity = None if verify is None else verify()
+    sender = Sender(None if identity is None else f"token:{identity.name}", identity, verify)
+    return await serve_pipes(mcp_catalog(project), ServerSettings.of_project(project), sender)
 
 
-async def _serve(tools: Toolset) -> int:
-    async with tools:
-        return await serve_stdio(tools, version=__version__)
+def serve_program(tools: Toolset) -> NoReturn:
+    """Serve the program of this process, with its toolset, as `toolcrib serve FILE.py` does."""
+    from toolcrib.project import Program, Project
+
+    # As the command line does: tools and what they start must not read it.
+    token = os.environ.pop("TOOLCRIB_TOKEN", None)
+
+    async def serve() -> int:
+        async with Project.open(Program.running(tools)) as project:
+            if project.note:
+                sys.stderr.write(f"note: {project.note}\n")
+            return await serve_project(project, token)
+
+    run_until_end(serve())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import time
 
@@ -25,3 +26,15 @@ def new_id(now: float | None = None) -> str:
     number = stamp << 80 | 0x7 << 76 | count << 64 | 0b10 << 62 | noise & (1 << 62) - 1
     text = f"{number:032x}"
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def first_id(at: float) -> str:
+    """Return a text that sorts before each identifier made at this time or later, and after all others."""
+    stamp = f"{max(0, int(at * 1000)) & (1 << 48) - 1:012x}"
+    return f"{stamp[:8]}-{stamp[8:]}"
+
+
+def derived_id(*parts: str) -> str:
+    """Return an identifier that is the same for the same texts; its time says nothing."""
+    text = hashlib.sha256("\0".join(parts).encode(errors="surrogatepass")).hexdigest()
+    return f"019b7a00-0000-7{text[:3]}-{'89ab'[int(text[3], 16) & 3]}{text[4:7]}-{text[7:19]}"

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from toolcrib.spec.record import record
 
 ModelApi = Literal["anthropic", "openai", "google"]
 """The API of a server; most local servers have that of `openai`."""
 MODEL_APIS: tuple[ModelApi, ...] = get_args(ModelApi)
+program_models: dict[str, Any] = {}
+"""Models that are objects of this program, by the provider that stands for each: `python.AGENT`."""
 
 
 @record

@@ -22,6 +22,9 @@ class Masker(Protocol):
 class CallContext(Protocol):
     """The call that an attempt belongs to, as its executor sees it."""
 
+    created: tuple[str, ...]
+    """What the call has created that starts other programs of the user, for the audit log."""
+
     @property
     def tool(self) -> str:
         """Name of the tool that runs."""

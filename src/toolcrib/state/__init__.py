@@ -12,7 +12,16 @@ from toolcrib.state.outbox import Outbox as Outbox
 from toolcrib.state.outbox import next_number
 from toolcrib.state.places import cache_folder, cache_home, data_home, user_name
 from toolcrib.state.private import read_private, write_private
-from toolcrib.state.process import boot_id, is_alive, is_running, short_name, this_process, uptime
+from toolcrib.state.process import (
+    LEASE_S,
+    boot_id,
+    has_ended,
+    is_alive,
+    is_running,
+    short_name,
+    this_process,
+    uptime,
+)
 from toolcrib.state.tables import PROJECT as PROJECT
 from toolcrib.state.tables import VAULT_GRANTS as VAULT_GRANTS
 from toolcrib.state.tables import VAULT_TRUST
@@ -29,5 +38,5 @@ from toolcrib.state.user_settings import (
     user_settings_file,
     user_settings_place,
 )
-from toolcrib.state.vault import Vault
+from toolcrib.state.vault import Vault, known_projects
 from toolcrib.state.watch import DatabaseWatch

@@ -100,7 +100,6 @@ class Artifacts:
         digest = hashlib.sha256(data).hexdigest()
         expires = self._clock() + self._kept_s
         found = Artifact(id_, str(path), len(data), digest, media_type, tool, call_id, caller, expires)
-        self._folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         # The record comes last: who finds it finds the output.
         put_private(path, data)
         write_private(self._place(id_), asdict(found))

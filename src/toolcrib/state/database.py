@@ -135,6 +135,9 @@ class Database(Protocol):
     def holder(self) -> str:
         """Return a name for this process, for `Transaction.is_held`."""
 
+    def shrink(self) -> None:
+        """Give some of the space of deleted rows back to the machine, where rows to come do not need it."""
+
     def close(self) -> None:
         """Close all connections; the next use opens new ones."""
 
@@ -173,25 +176,33 @@ def newest(
     limit: int,
     *,
     before: str | None = None,
-    where: str = "1 = 1",
 ) -> list[tuple[Any, ...]]:
-    """Return rows that match all filters, the greatest id first; `before` is the last id of another page.
+    """Return rows that match all filters (`matching`), the greatest id first; at most 500.
 
-    A filter is a column with a value, or a list of them; None is not a filter.
+    `before` is the last id of another page.
     """
-    clauses, values = [where], list[Any]()
+    where, values = matching({**filters, "id < ?": before})
+    query = f"SELECT {columns} FROM {table} WHERE {where} ORDER BY id DESC LIMIT ?"
+    return database.rows(query, *values, max(0, min(limit, 500)))
+
+
+def matching(filters: Mapping[str, Any]) -> tuple[str, list[Any]]:
+    """Return the condition of rows that match all filters, and its values.
+
+    A filter is a column with a value or a list of them, or a condition with the value of its `?`, or with
+    True where it has none. None is not a filter.
+    """
+    clauses, values = ["1 = 1"], list[Any]()
     for column, value in filters.items():
         if isinstance(value, list):
-            clauses.append(f"{column} IN ({', '.join('?' * len(value))})")
+            clauses.append(f"{column} IN ({', '.join('?' * len(value))})" if value else "1 = 0")
             values += value
+        elif value is True:
+            clauses.append(column)
         elif value is not None:
-            clauses.append(f"{column} = ?")
+            clauses.append(column if "?" in column else f"{column} = ?")
             values.append(value)
-    if before is not None:
-        clauses.append("id < ?")
-        values.append(before)
-    query = f"SELECT {columns} FROM {table} WHERE {' AND '.join(clauses)} ORDER BY id DESC LIMIT ?"
-    return database.rows(query, *values, limit)
+    return " AND ".join(clauses), values
 
 
 def ids(database: Database, table: str, beginning: str, caller: str | None = None) -> list[str]:

@@ -1,11 +1,14 @@
-"""Small files that only their user reads and writes, each replaced as a whole."""
+"""Folders and small files of one user, each file replaced as a whole; and the check that they are."""
 
 from __future__ import annotations
 
 import errno
+import grp
 import json
 import os
+import pwd
 import secrets
+import stat
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -13,6 +16,35 @@ from typing import Any, BinaryIO
 from toolcrib.errors import StateUnavailable
 
 _MAX_BYTES = 64 * 1024 * 1024
+
+
+def make_private(path: Path) -> None:
+    """Make a folder and those missing above it, each with mode 0700. Raises OSError.
+
+    `mkdir` with `parents` makes those above by the umask: with 002, a group could write there.
+    """
+    if path.is_dir():
+        return
+    make_private(path.parent)
+    # Another process may make it at the same moment.
+    path.mkdir(mode=0o700, exist_ok=True)
+    # Else a crash could lose the new folder with the synced files in it.
+    sync_folder(path.parent)
+
+
+def is_shared(found: os.stat_result) -> bool:
+    """Return True if users other than this one and root can write a file, or add files to a folder."""
+    by_group = found.st_mode & stat.S_IWGRP and not _is_own_group(found.st_gid)
+    return bool(by_group or found.st_mode & stat.S_IWOTH) or found.st_uid not in (os.geteuid(), 0)
+
+
+def _is_own_group(gid: int) -> bool:
+    """Return True for the group that `useradd` makes for each user: of the same name, and without others."""
+    try:
+        user, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(gid)
+    except KeyError:
+        return False
+    return user.pw_gid == gid and group.gr_name == user.pw_name and not {*group.gr_mem} - {user.pw_name}
 
 
 def read_private(path: Path) -> Any:
@@ -45,7 +77,7 @@ def put_private(path: Path, data: bytes, *, first: bool = False) -> None:
     Raises `StateUnavailable` if it cannot be written.
     """
     try:
-        path.parent.mkdir(mode=0o700, exist_ok=True)
+        make_private(path.parent)
         put_file(path, data, first=first)
     except OSError as error:
         raise unwritable(path, error) from None

@@ -11,6 +11,8 @@ import time
 from functools import cache
 from pathlib import Path
 
+LEASE_S = 30.0
+"""Seconds for which a process that cannot be seen from here may be silent: the usual length of a lease."""
 _PF_EXITING = 0x4
 _ELSEWHERE_S = 3_600.0
 """Seconds for which a process of another container, invisible from here, counts as alive."""
@@ -30,6 +32,12 @@ def is_running(short_name: str) -> bool:
     """Return True if the process of this short name still runs and can be seen from here."""
     pid, _, started = short_name.partition("/")
     return pid.isdecimal() and started != "" and _start_time(pid) == started
+
+
+def has_ended(process: str) -> bool:
+    """Return True if the process of this name ran here and has ended; False where that cannot be seen."""
+    boot, namespace, pid, started = (*process.split("/"), "", "", "", "")[:4]
+    return boot == boot_id() and namespace == _pid_namespace() and _start_time(pid) != started
 
 
 def is_alive(process: str, since: float) -> bool:

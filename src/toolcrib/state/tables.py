@@ -81,6 +81,7 @@ CREATE TABLE calls (
     snoozes INTEGER NOT NULL,
     rescues INTEGER NOT NULL,
     worker TEXT,
+    holder TEXT,
     lease_ends_at REAL,
     result BLOB,
     error TEXT,
@@ -101,6 +102,9 @@ CREATE INDEX calls_room ON calls (room, id) WHERE state = 'waiting' AND room IS 
 CREATE INDEX calls_run ON calls (run_id) WHERE run_id IS NOT NULL;
 CREATE INDEX calls_state ON calls (state, id);
 CREATE INDEX calls_caller ON calls (caller, id);
+CREATE INDEX calls_tool ON calls (tool, id);
+CREATE INDEX calls_session ON calls (session_id, id) WHERE session_id IS NOT NULL;
+CREATE INDEX calls_ended ON calls (ended_at) WHERE run_id IS NULL AND ended_at IS NOT NULL;
 CREATE TABLE call_attempts (
     call_id TEXT NOT NULL,
     epoch INTEGER NOT NULL,
@@ -159,6 +163,7 @@ CREATE TABLE runs (
     failures INTEGER NOT NULL,
     rescues INTEGER NOT NULL,
     worker TEXT,
+    holder TEXT,
     lease_ends_at REAL,
     input_tokens INTEGER NOT NULL,
     output_tokens INTEGER NOT NULL,
@@ -175,6 +180,10 @@ CREATE INDEX runs_session ON runs (session_id, id);
 CREATE INDEX runs_root ON runs (root_id, id);
 CREATE INDEX runs_parent ON runs (parent_id) WHERE parent_id IS NOT NULL;
 CREATE INDEX runs_ready ON runs (ready_at) WHERE state = 'ready';
+CREATE INDEX runs_state ON runs (state, id) WHERE parent_id IS NULL;
+CREATE INDEX runs_agent ON runs (agent, id);
+CREATE INDEX runs_caller ON runs (caller, id);
+CREATE INDEX runs_ended ON runs (ended_at) WHERE parent_id IS NULL AND ended_at IS NOT NULL;
 CREATE INDEX runs_running ON runs (lease_ends_at) WHERE state = 'running';
 CREATE TABLE run_iterations (
     run_id TEXT NOT NULL,
@@ -225,11 +234,18 @@ CREATE TABLE run_events (
 );
 CREATE INDEX run_events_run ON run_events (run_id, number);
 CREATE INDEX run_events_root ON run_events (root_id, number);
+CREATE TABLE known_tools (
+    name TEXT PRIMARY KEY,
+    digest TEXT NOT NULL,
+    definition TEXT NOT NULL
+);
 CREATE TABLE workers (
     id TEXT PRIMARY KEY,
     name TEXT NOT NULL,
     kind TEXT NOT NULL,
+    process TEXT NOT NULL,
     tools TEXT NOT NULL,
+    refused TEXT NOT NULL,
     running INTEGER NOT NULL,
     began_at REAL NOT NULL,
     seen_at REAL NOT NULL
@@ -269,10 +285,19 @@ CREATE INDEX grants_tool ON grants (tool, bundle, tool_digest)
     WHERE state = 'live' AND answer = 'approved';
 CREATE INDEX grants_state ON grants (state, id);
 CREATE INDEX grants_used ON grants (used_by) WHERE used_by IS NOT NULL;
+CREATE TABLE switches (
+    bundle TEXT NOT NULL,
+    tool TEXT NOT NULL,
+    enabled INTEGER NOT NULL,
+    switched_by TEXT NOT NULL,
+    switched_at REAL NOT NULL,
+    mac TEXT NOT NULL DEFAULT '',
+    PRIMARY KEY (bundle, tool)
+);
 """,
 )
 """`grants.db` in the user's own folder for the project. `mac` binds a decision to a key, and `used_by` names
-the call that has used one up."""
+the call that has used one up. A row of `switches` without a tool is that of a bundle."""
 
 VAULT_TRUST: tuple[str, ...] = (
     """
@@ -301,6 +326,12 @@ CREATE TABLE made (
     made_at REAL NOT NULL
 );
 CREATE INDEX made_tool ON made (tool, id);
+CREATE TABLE created (
+    path TEXT PRIMARY KEY,
+    tool TEXT NOT NULL,
+    created_at REAL NOT NULL
+);
 """,
 )
-"""`trust.db` in the same folder: what a person has accepted, and the tools that agents made."""
+"""`trust.db` in the same folder: what a person has accepted, the tools that agents made, and the
+files that calls have created and that start other programs."""

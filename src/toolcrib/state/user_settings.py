@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from toolcrib.errors import ConfigError, ManifestError, UsageError
 from toolcrib.spec.record import record
 from toolcrib.state.places import first_place
+from toolcrib.state.private import is_shared
 
 if TYPE_CHECKING:
     from toolcrib.manifest import Document
@@ -63,7 +64,6 @@ def named_database() -> str | None:
 
 _VARIABLE = "TOOLCRIB_CONFIG"
 _HOMES = (".toolcrib", ".glee")
-_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 Decision = Literal["trust", "approve", "token"]
 """A decision that is a person's: what may run in a project, one call, or who may call."""
@@ -139,9 +139,8 @@ def _require_private(path: Path) -> None:
             )
     for part in (real, *real.parents):
         found = part.stat()
-        # With the sticky bit, as in /tmp, others can add files but not replace this one.
-        shared = found.st_mode & _OTHERS_WRITE and not found.st_mode & stat.S_ISVTX
-        if shared or found.st_uid not in (os.geteuid(), 0):
+        # In a folder of root's with the sticky bit, as /tmp, others can add files but not replace this one.
+        if is_shared(found) and not (found.st_uid == 0 and found.st_mode & stat.S_ISVTX):
             raise ConfigError(
                 f"other users can write {part}, so {path} is not this user's own",
                 hint=f"Make it yours alone: chown {os.geteuid()} {part} && chmod go-w {part}",

@@ -9,15 +9,14 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import stat
+from contextlib import suppress
 from pathlib import Path
 
 from toolcrib.errors import StateUnavailable
 from toolcrib.state.places import data_home
-from toolcrib.state.private import open_plain, put_private
+from toolcrib.state.private import is_shared, make_private, open_plain, put_file, put_private
 
 _is_key = re.compile(r"[0-9a-f]{64}\Z").match
-_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 class Vault:
@@ -36,20 +35,34 @@ class Vault:
     @property
     def folder(self) -> Path:
         """The project's folder, created if missing. `StateUnavailable` if other users could write to it."""
+        return self._made(self.data, self.path.parent, self.path)
+
+    @property
+    def programs(self) -> Path:
+        """The folder of what was downloaded for its servers, made as `folder` is: `DATA-servers/PROJECT`.
+
+        It is beside the data folder because servers read it.
+        """
+        home = Path(f"{self.data}-servers")
+        return self._made(home, home / self.path.name)
+
+    def _made(self, *folders: Path) -> Path:
+        """Create folders, each in the one before, and return the last, which names the project's root."""
+        path = folders[-1]
         try:
-            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            for folder in (self.data, self.path.parent, self.path):
+            make_private(path)
+            for folder in folders:
                 _require_own(folder)
-            label = self.path / "root"
+            label = path / "root"
             if not label.exists():
-                label.write_bytes(os.fsencode(self.root) + b"\n")
+                put_file(label, os.fsencode(self.root) + b"\n", first=True)
         except OSError as error:
             raise StateUnavailable(
-                f"{self.path} cannot be created: {error.strerror}",
+                f"{path} cannot be created: {error.strerror}",
                 hint="Set TOOLCRIB_DATA to another folder for the user's data.",
-                details={"path": str(self.path)},
+                details={"path": str(path)},
             ) from None
-        return self.path
+        return path
 
     def key(self) -> bytes:
         """Return the key that signs this user's decisions in a database on a server; 32 bytes, made once.
@@ -79,6 +92,15 @@ class Vault:
         return name
 
 
+def known_projects() -> list[Path]:
+    """Return the paths of the projects that this user has data about; some may be gone."""
+    found = []
+    for label in sorted((data_home() / "projects").glob("*/root")):
+        with suppress(OSError), open_plain(label) as file:
+            found.append(Path(os.fsdecode(file.read().removesuffix(b"\n"))))
+    return found
+
+
 def _made_once(path: Path, size: int) -> str:
     """Return the random text of a file, which is made first if there is none."""
     if not path.exists():
@@ -90,8 +112,7 @@ def _made_once(path: Path, size: int) -> str:
 
 def _require_own(folder: Path) -> None:
     """Refuse a folder to which another user could add files."""
-    found = folder.stat()
-    if found.st_uid not in (os.geteuid(), 0) or found.st_mode & _OTHERS_WRITE:
+    if is_shared(folder.stat()):
         raise StateUnavailable(
             f"{folder} decides what tools may do, but other users can write to it",
             hint=f"Make it yours alone: chown {os.geteuid()} {folder} && chmod go-w {folder}",

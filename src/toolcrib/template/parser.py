@@ -186,10 +186,15 @@ class _Parser:
             reference = None if test is None else scanner.test(test)
             self._note(scanner.found, path)
             then: Template | None = None
-            if value is not ABSENT:
-                then = self.value(literal_text(value) if text else value, path)
-                if text and isinstance(then, Constant):
-                    then = TextTemplate((LiteralText(str(then.value)),))
+            if isinstance(value, Choice):
+                then = self.choice(value, path, text=text)
+            elif text and isinstance(value, dict | list | tuple):
+                message = "a condition gives a text, a number or a truth value here"
+                self.found.append(TemplateProblem(message, path))
+            elif text and value is not None and value is not ABSENT:
+                then = self.text(literal_text(value), path)
+            elif not text and value is not ABSENT:
+                then = self.value(value, path)
             branches.append(Branch(reference, then))
         return ConditionNode(tuple(branches))
 

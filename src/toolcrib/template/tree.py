@@ -177,8 +177,10 @@ class ConditionalText:
                 continue
             ways: list[tuple[LiteralText | Reference, ...]] = []
             for branch in part.branches:
-                if isinstance(branch.then, ConditionalText):
-                    ways += [text.parts for text in branch.then.variants()]
+                if isinstance(branch.then, ConditionalText | ConditionNode):
+                    then = branch.then
+                    inner = ConditionalText((then,)) if isinstance(then, ConditionNode) else then
+                    ways += [text.parts for text in inner.variants()]
                 elif isinstance(branch.then, TextTemplate):
                     ways.append(branch.then.parts)
             # Conditions multiply. One more than the limit is kept, so that callers see that there are too

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 from toolcrib.errors import ManifestError
-from toolcrib.spec import Choice, Spelling
+from toolcrib.spec import ABSENT, Choice, Spelling
 from toolcrib.spec.record import record
 from toolcrib.template.parser import Namespaces, parse_conditional, parse_text
 from toolcrib.template.render import Styles, render_path_segment, render_query_value
@@ -95,7 +95,7 @@ def parse_query(entries: Mapping[str, Any], namespaces: Namespaces) -> Query:
             raise TemplateProblem(
                 "a placeholder is not allowed in the name of a query entry", (name,)
             ).error()
-        for item in value if isinstance(value, list | tuple) else (value,):
+        for item in _items(value):
             if item is None:
                 continue
             if isinstance(item, Mapping | list | tuple):
@@ -103,6 +103,19 @@ def parse_query(entries: Mapping[str, Any], namespaces: Namespaces) -> Query:
             text = item if isinstance(item, Choice) else literal_text(item)
             out.append((quote(name, safe=""), _quoted(text, namespaces, name)))
     return tuple(out)
+
+
+def _items(value: Any) -> list[Any]:
+    """Return the entries of one name: the items of a list; those of a choice between lists are choices."""
+    if isinstance(value, list | tuple):
+        return list(value)
+    if not isinstance(value, Choice):
+        return [value]
+    branches = [(test, _items(inner)) for test, inner in value.branches]
+    return [
+        Choice(tuple((test, items[at] if at < len(items) else ABSENT) for test, items in branches))
+        for at in range(max(len(items) for _, items in branches))
+    ]
 
 
 def render_query(entries: Query, values: Values, styles: Styles = _NO_STYLES) -> str:

@@ -11,7 +11,8 @@ from typing import Any, Self
 
 from toolcrib.bundles import Store
 from toolcrib.core import toolset as core
-from toolcrib.errors import NotFoundError
+from toolcrib.errors import InvalidInput, InvalidOutput, NotFoundError
+from toolcrib.schema import SchemaCheck, to_json
 from toolcrib.spec.record import record
 from toolcrib.toolset import Toolset
 
@@ -47,9 +48,16 @@ class Stub:
     answers: list[Any] = field(default_factory=list)
     delay_s: float = 0.0
     calls: int = 0
+    check: SchemaCheck | None = None
+    """The schema of the answers, if the mocked tool has one."""
 
     def returns(self, *values: Any) -> Self:
-        """Answer with these values, one a call; the last one is repeated."""
+        """Answer with these values, one a call; the last one is repeated.
+
+        Raises `InvalidOutput` for a value that the tool itself would not return.
+        """
+        for value in values if self.check is not None else ():
+            _refuse(InvalidOutput, "the answer", self.check, to_json(value))
         self.answers += values
         return self
 
@@ -64,8 +72,10 @@ class Stub:
         return self
 
     def fits(self, arguments: Mapping[str, Any]) -> bool:
-        """Return True if each argument that was named has the value that was named."""
-        return all(name in arguments and value == arguments[name] for name, value in self.matches.items())
+        """Return True if each argument that was named has the value that was named, or passes its test."""
+        return all(
+            name in arguments and _matches(wanted, arguments[name]) for name, wanted in self.matches.items()
+        )
 
     async def answer(self) -> Any:
         """Return or raise the next answer; None if none was given."""
@@ -77,6 +87,22 @@ class Stub:
         if isinstance(found, Exception):
             raise found
         return found
+
+
+def _matches(wanted: Any, value: Any) -> bool:
+    if isinstance(wanted, type):
+        return isinstance(value, wanted)
+    return bool(wanted(value)) if callable(wanted) else bool(wanted == value)
+
+
+def _refuse(
+    kind: type[InvalidInput | InvalidOutput], what: str, check: SchemaCheck | None, value: Any
+) -> None:
+    """Raise the error if the value does not match the schema."""
+    if check is not None and not check.is_valid(value):
+        violations = check.violations(value)
+        listed = "; ".join(f"{one.path} {one.message}" for one in violations)
+        raise kind(f"{what} does not match the tool's schema: {listed}", violations=violations)
 
 
 class MockTools(Toolset):
@@ -94,16 +120,37 @@ class MockTools(Toolset):
         """Every call in order, with its checked arguments."""
 
     def on(self, tool: str, /, **arguments: Any) -> Stub:
-        """Return the stub for calls with these arguments, `ANY` for any value, whatever others there are.
+        """Return the stub for calls with these arguments, whatever others there are.
 
-        The stub that was made last is tried first.
+        Each is a value, `ANY`, a type, or a function that returns True for a value that fits. The stub that
+        was made last is tried first. Raises `InvalidInput` for arguments that the tool of `like` refuses.
         """
         if tool not in self._stubs:
-            self._stubs[tool] = []
             self._make(tool)
-        stub = Stub(arguments)
+            self._stubs[tool] = []
+        stub = self._wanted(tool, arguments)
         self._stubs[tool].insert(0, stub)
         return stub
+
+    def _wanted(self, tool: str, arguments: Mapping[str, Any]) -> Stub:
+        """Return a stub for arguments that the tool can have."""
+        if self._like is None:
+            return Stub(arguments)
+        like = self._like.get(tool)
+        words = ("$defs", "definitions", "properties", "additionalProperties")
+        schema = {word: like.input_schema[word] for word in words if word in like.input_schema}
+        rules = schema["properties"] = dict(schema.get("properties", {}))
+        matches, given = dict(arguments), {}
+        for name, wanted in arguments.items():
+            if wanted is not ANY and not callable(wanted):
+                given[name] = matches[name] = to_json(wanted)
+                continue
+            given[name] = None
+            if name in rules or schema.get("additionalProperties", True) is not False:
+                rules[name] = True
+        _refuse(InvalidInput, f"an argument of {tool}", SchemaCheck(schema), given)
+        output = like.output.schema
+        return Stub(matches, check=None if output is None else SchemaCheck(output))
 
     def _make(self, name: str) -> None:
         async def mock(**arguments: Any) -> Any:
@@ -122,7 +169,7 @@ class MockTools(Toolset):
 
     def called(self, tool: str, /, **arguments: Any) -> list[Recorded]:
         """Return the calls of a tool with these arguments."""
-        wanted = Stub(arguments)
+        wanted = self._wanted(tool, arguments)
         return [one for one in self.calls if one.tool == tool and wanted.fits(one.arguments)]
 
     def assert_called(self, tool: str, /, times: int | None = None, **arguments: Any) -> None:

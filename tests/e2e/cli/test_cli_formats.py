@@ -17,6 +17,7 @@ from tests.crib import Crib
 from tests.e2e.cli.test_cli import ENVIRONMENT, cli
 from tests.integration.project.test_creation import api
 
+CONVERT = ("import", "convert")
 DATA = Path(__file__).parents[2] / "data" / "dialects"
 
 
@@ -33,51 +34,58 @@ def plain(crib: Crib, name: str = "hello", output: str = "hello ...\n", **more: 
 
 
 def test_convert_writes_the_tool_and_tells_no_loss_where_there_is_none(crib: Crib) -> None:
-    done = cli(crib, "convert", str(DATA / "tool.json"), "--to", "native")
+    done = cli(crib, *CONVERT, str(DATA / "tool.json"), "--to", "native")
     assert (done.code, done.err) == (0, "")
     assert done.out.startswith("name: weather\n")
-    same = cli(crib, "convert", str(DATA / "tool.json"), "--to", "flexigpt")
+    same = cli(crib, *CONVERT, str(DATA / "tool.json"), "--to", "flexigpt")
     assert same.out.encode() == (DATA / "tool.json").read_bytes()
 
 
 def test_convert_tells_what_is_lost(crib: Crib) -> None:
     crib.tool("ask", "function", {"reference": "m.f"}, approval={"required": True, "reason": "It is dear"})
-    done = cli(crib, "convert", ".toolcrib/tools/ask/tool.yml", "--to", "flexigpt")
+    done = cli(crib, *CONVERT, ".toolcrib/tools/ask/tool.yml", "--to", "flexigpt")
     assert done.code == 0
     assert 'ask: $.approval: {"required": true, "reason": "It is dear"} is lost' in done.err
-    report = cli(crib, "convert", ".toolcrib/tools/ask/tool.yml", "--to", "flexigpt", "--json").document
+    report = cli(crib, *CONVERT, ".toolcrib/tools/ask/tool.yml", "--to", "flexigpt", "--json").document
     assert [loss["path"] for loss in report["tools"][0]["losses"]] == ["$.version", "$.approval"]
 
 
 def test_convert_puts_several_tools_into_folders_and_overwrites_nothing(crib: Crib) -> None:
-    words = ("convert", str(DATA / "skillpack.yaml"), "--to", "native", "--output", ".toolcrib/tools")
+    words = (
+        "import",
+        "convert",
+        str(DATA / "skillpack.yaml"),
+        "--to",
+        "native",
+        "--output",
+        ".toolcrib/tools",
+    )
     assert cli(crib, *words[:-2]).code == 2
     assert cli(crib, *words).code == 0
     assert cli(crib, *words).code == 7
     names = [tool["name"] for tool in cli(crib, "list", "--json").document["tools"]]
     assert names == ["echo_words", "list_pods"]
     assert (
-        cli(crib, "convert", str(DATA / "skillpack.yaml"), "--to", "flexigpt", "--only", "list_pods").code
-        == 4
+        cli(crib, *CONVERT, str(DATA / "skillpack.yaml"), "--to", "flexigpt", "--only", "list_pods").code == 4
     )
-    assert cli(crib, "convert", "gone.json", "--to", "native").code == 3
-    assert cli(crib, "convert", str(DATA / "tool.json"), "--to", "natve").code == 2
+    assert cli(crib, *CONVERT, "gone.json", "--to", "native").code == 3
+    assert cli(crib, *CONVERT, str(DATA / "tool.json"), "--to", "natve").code == 2
 
 
 def test_convert_reads_vega_and_does_not_write_it(crib: Crib) -> None:
     vega = DATA.parent / "vega"
     for path in (vega / "conditions.yaml", DATA / "tool.json"):
-        refused = cli(crib, "convert", str(path), "--to", "vega")
+        refused = cli(crib, *CONVERT, str(path), "--to", "vega")
         assert (refused.code, refused.out) == (2, "")
         assert "the format vega is read only" in refused.err
         assert "Formats that can be written: native, flexigpt, sympozium." in refused.err
     block = "{type: http, url: 'https://api.example.com/', query: {q: '{{q}}'}}"
     params = "params: [{name: q, type: string}]"
     crib.write("look.yaml", f"name: look\ndescription: d\n{params}\nimplementation: {block}\n")
-    native = cli(crib, "convert", "look.yaml", "--to", "native")
+    native = cli(crib, *CONVERT, "look.yaml", "--to", "native")
     assert (native.code, native.err) == (0, "")
     assert "q: ${q}" in native.out
-    record = cli(crib, "convert", "look.yaml", "--to", "flexigpt", "--json").document["tools"][0]
+    record = cli(crib, *CONVERT, "look.yaml", "--to", "flexigpt", "--json").document["tools"][0]
     assert json.loads(record["text"])["impl"]["urlTemplate"] == "https://api.example.com/?q=${q}"
 
 
@@ -86,7 +94,7 @@ def test_no_name_of_a_tool_leads_out_of_the_folder(crib: Crib) -> None:
     crib.write("a/b/own.yaml", f"name: ../../own\ndescription: d\nparams: []\nimplementation: {block}\n")
     (crib.root / "a/b/out").mkdir()
     for target in ("native", "flexigpt"):
-        assert cli(crib, "convert", "a/b/own.yaml", "--to", target, "--output", "a/b/out").code == 4
+        assert cli(crib, *CONVERT, "a/b/own.yaml", "--to", target, "--output", "a/b/out").code == 4
     assert {path.name for path in (crib.root / "a").rglob("*")} == {"b", "own.yaml", "out"}
 
 
@@ -198,7 +206,7 @@ def test_pipes_and_links_in_circles_are_findings(crib: Crib, file: str) -> None:
 
 
 def test_the_schema_of_manifests_is_printed_and_is_what_lint_uses(crib: Crib) -> None:
-    schema = cli(crib, "schema", "manifest").document
+    schema = cli(crib, "lint", "--schema", "manifest").document
     check = jsonschema_rs.Draft202012Validator(schema)
     assert check.is_valid({"name": "a", "description": "A", "kind": "command", "version": 1,
                            "exec": {"command": {"entrypoint": "ls"}}})  # fmt: skip
@@ -340,7 +348,7 @@ def test_tools_of_other_formats_run_from_their_own_files(crib: Crib) -> None:
 @pytest.mark.usefixtures("kernel")
 def test_converted_tools_run(crib: Crib) -> None:
     pack = str(DATA / "skillpack.yaml")
-    done = cli(crib, "convert", pack, "--to", "native", "--output", ".toolcrib/tools")
+    done = cli(crib, *CONVERT, pack, "--to", "native", "--output", ".toolcrib/tools")
     assert done.code == 0
     words = ("first=a b; $(x)", "second=%s", "--json")
     assert cli(crib, "run", "echo_words", *words).document["value"] == "a b; $(x)|%s"

@@ -13,8 +13,6 @@ from tests.commands import PROGRAM, Forked
 from tests.crib import Crib
 from tests.e2e.cli.test_cli import ENVIRONMENT, cli
 
-SLOW = "read is running …\n"
-
 
 @pytest.fixture
 def crib(tmp_path: Path) -> Crib:
@@ -36,12 +34,12 @@ def through_shell(crib: Crib, line: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("words", ["list", "run read", "audit tail", "--help", "schema manifest --json"])
+@pytest.mark.parametrize("words", ["list", "run read", "audit tail", "--help", "lint --schema agent"])
 def test_a_full_disk_is_told_as_what_it_is(crib: Crib, words: str) -> None:
     assert cli(crib, "run", "read").code == 0
     done = through_shell(crib, f'"$1" {words} > /dev/full')
     assert done.returncode == 1
-    assert done.stderr.removeprefix(SLOW) == (
+    assert done.stderr == (
         "error[state_unavailable]: standard output cannot be written: No space left on device\n"
     )
 
@@ -49,7 +47,7 @@ def test_a_full_disk_is_told_as_what_it_is(crib: Crib, words: str) -> None:
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", "<&- >&- 2>&-"])
 def test_no_file_takes_the_place_of_a_closed_stream(crib: Crib, closed: str) -> None:
     done = through_shell(crib, f'"$1" run read {closed}')
-    assert (done.returncode, done.stderr.removeprefix(SLOW)) == (0, "")
+    assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == ("" if ">&-" in closed.split() else "content\n")
     assert [entry.event for entry in crib.audit()] == ["TOOL_EXECUTED"]
     wrong = through_shell(crib, f'"$1" run gone {closed}')
@@ -80,7 +78,7 @@ def test_ctrl_c_is_one_document_too(crib: Crib) -> None:
         text=True,
     )
     assert waits.stderr is not None
-    assert "running" in waits.stderr.readline()
+    assert "tidy waits for a person: toolcrib approvals approve" in waits.stderr.readline()
     waits.send_signal(signal.SIGINT)
     out, _ = waits.communicate(timeout=20)
     assert waits.returncode == 130
@@ -93,12 +91,14 @@ ASKS = {"approval": {"required": True, "reason": "It is dear"}}
 def test_a_list_is_short_and_show_has_it_all(crib: Crib) -> None:
     long = "word " * 2_000
     crib.tool("talks", "file", {"action": "read", "path": "f"}, description=long)
-    for words in (["list"], ["search", "talks"]):
+    for words in (["list"], ["list", "talks"]):
         told = cli(crib, *words).out
         assert max(map(len, told.splitlines())) < 320
         assert "word word…" in told
     assert cli(crib, "show", "talks").out.count("word") == 2_000
-    assert [tool["description"] for tool in cli(crib, "list", "--json").document["tools"]][1] == long
+    (listed,) = (one for one in cli(crib, "list", "--json").document["tools"] if one["name"] == "talks")
+    assert listed["description"].endswith("word…")
+    assert cli(crib, "show", "talks", "--json").document["description"] == long
 
 
 def test_an_approval_needs_a_channel_that_the_project_takes(crib: Crib) -> None:

@@ -158,7 +158,7 @@ def test_a_vega_file_is_checked_by_its_path_and_its_conditions_are_not_converted
     path = crib.write("greet.yaml", VEGA)
     assert cli(crib, "lint", str(path)).code == 0
     for target in ("native", "flexigpt"):
-        done = cli(crib, "convert", str(path), "--to", target)
+        done = cli(crib, "import", "convert", str(path), "--to", target)
         assert (done.code, done.out) == (4, "")
         assert "cannot be written" in done.err
     crib.write("greet.yaml", VEGA.replace("{{end}}", ""))

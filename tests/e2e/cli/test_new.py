@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import sqlite3
 import sys
@@ -52,6 +53,40 @@ def test_every_kind_lints_clean_and_runs(folder: Path) -> None:
     assert cli(folder, "run", "things", "a=7", "--json").document["value"] == [{"a": "7"}]
 
 
+def given(*arguments: str) -> list[str]:
+    return [word for argument in arguments for word in ("--argument", argument)]
+
+
+def test_arguments_have_descriptions_and_may_be_optional(folder: Path) -> None:
+    for words in (
+        (
+            "find",
+            "--run",
+            "echo ${word}",
+            "--argument",
+            "word=What to find",
+            "--argument",
+            "most:integer?=How many",
+        ),
+        ("py", "--kind", "python", *given("most:integer?", "word")),
+        ("my tool (2)", "--kind", "python"),
+        ("naïve-tool", "--run", "echo hi"),
+    ):
+        done = cli(folder, "new", *words, "--json")
+        assert (done.code, done.document["diagnostics"]) == (0, []), done.out
+    schema = cli(folder, "show", "find", "--json").document["argSchema"]
+    assert schema["required"] == ["word"]
+    assert {name: one["description"] for name, one in schema["properties"].items()} == {
+        "word": "What to find", "most": "How many"
+    }  # fmt: skip
+    assert cli(folder, "run", "find", "word=x").out == "x\n"
+    assert cli(folder, "run", "py", "word=x", "--json").document["value"] == {"word": "x", "most": None}
+    assert cli(folder, "run", "my tool (2)", "--json").document["value"] == {}
+    assert cli(folder, "run", "naïve-tool").out == "hi\n"
+    assert cli(folder, "new", "a/b").code == 2
+    assert cli(folder, "new", ".x").code == 2
+
+
 def test_at_a_terminal_it_asks_and_offers_a_first_run(folder: Path) -> None:
     answers = (
         ("Which kind?", "qqqqq"),  # what is wrong is asked for again
@@ -60,7 +95,11 @@ def test_at_a_terminal_it_asks_and_offers_a_first_run(folder: Path) -> None:
         ("What does it run?", ""),
         ("What does it run?", "wc -l ${path}"),
         ("Further arguments?", "path:str"),
-        ("types: string, integer", ""),
+        ("types: string, integer", "most:integer"),
+        ("What is `path`?", "The file to count"),
+        ("What is `most`?", ""),
+        ("may be left out? (path most)", "rest"),  # there is no such argument
+        ("The arguments are path, most.", "most"),
         ("may it read?", "src"),
         ("may it write?", ""),
         ("Run it now? [y/N]", "y"),
@@ -75,7 +114,8 @@ def test_at_a_terminal_it_asks_and_offers_a_first_run(folder: Path) -> None:
     assert "2 src/a.txt" in screen.text
     shown = cli(folder, "show", "lines").out
     assert "Count the lines of a file" in shown
-    assert "path  string, required" in shown
+    assert re.search(r"path +string, required: The file to count", shown), shown
+    assert re.search(r"most +integer, optional: The most", shown), shown
     # A Python tool runs as it was made, also by the name of a module of Python.
     with terminal([PROGRAM, "new", "json", "--kind", "python"], folder, env, 120) as screen:
         for question in ("for?", "arguments?", "read?", "write?"):
@@ -92,7 +132,11 @@ def test_at_a_terminal_it_asks_only_for_what_its_kind_uses(folder: Path) -> None
     cli(folder, "new", "lines", "--run", "true")
     url = "https://api.example.com/${city}"
     for words, replies, code in (
-        (["weather", "--kind", "http", "--run", url], [("for?", ""), ("arguments?", ""), ("[y/N]", "n")], 0),
+        (
+            ["weather", "--kind", "http", "--run", url],
+            [("for?", ""), ("arguments?", ""), ("`city`?", ""), ("left out? (city)", ""), ("[y/N]", "n")],
+            0,
+        ),
         (
             ["page", "--kind", "http"],
             [
@@ -100,6 +144,8 @@ def test_at_a_terminal_it_asks_only_for_what_its_kind_uses(folder: Path) -> None
                 ("Which URL?", "example.com"),
                 ("begins with https://", url),
                 ("s?", ""),
+                ("`city`?", "Where"),
+                ("(city)", ""),
                 ("N]", "n"),
             ],
             0,
@@ -111,7 +157,7 @@ def test_at_a_terminal_it_asks_only_for_what_its_kind_uses(folder: Path) -> None
         ),
         (
             ["rows", "--kind", "sql", "--run", "SELECT 1"],
-            [("for?", ""), ("file? [data.db]", "shop.db"), ("arguments?", ""), ("[y/N]", "n")],
+            [("for?", ""), ("arguments?", ""), ("file? [data.db]", "shop.db"), ("[y/N]", "n")],
             0,
         ),
         (["lines"], [], 7),
@@ -181,8 +227,8 @@ def test_who_serves_at_a_terminal_is_told_what_connects(folder: Path) -> None:
     (folder / "app.py").write_text("from toolcrib import Toolset\ntools = Toolset()\ntools.run()\n")
     (folder / "plain.py").write_text("from toolcrib import Toolset\ntools = Toolset()\n")
     for argv, shown in (
-        ([PROGRAM, "serve", "plain.py"], f" {PROGRAM} serve {folder}/plain.py\n"),
-        ([sys.executable, "app.py"], f" {sys.executable} {folder}/app.py\n"),
+        ([PROGRAM, "serve", "plain.py"], f"toolcrib connect HOST --root {folder}/plain.py\n"),
+        ([sys.executable, "app.py"], f"toolcrib connect HOST --root {folder}/app.py\n"),
         ([PROGRAM, "serve", "--stdio"], "toolcrib connect HOST\n"),
     ):
         with terminal(argv, folder, env, 300) as screen:
@@ -195,11 +241,13 @@ def test_who_serves_at_a_terminal_is_told_what_connects(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "printed"),
     [
-        (["a b"], 2, "not the name"),
+        (["a/b"], 2, "not the name"),
         (["x", "--kind", "http", "--run", "api.example.com"], 2, "URL"),
         (["x", "--run", "echo", "--argument", "n:int"], 2, "integer"),
         (["x", "--run", "echo 'a"], 2, "cannot be read"),
         (["x"], 2, "--run"),
+        (["x", "--kind", "comand", "--run", "true"], 2, "did you mean `command`?"),
+        (["x", "--kind", "mcp"], 2, "The kinds of new tools: http, command, "),
         (["x", "--run", "cat a | wc -l"], 2, "is for a shell"),
         (["x", "--kind", "python", "--run", "a.py"], 2, "Leave out --run"),
         (["x", "--kind", "http", "--run", "https://example.com/{id}"], 2, "Write ${id}"),

@@ -1,4 +1,4 @@
-"""Toolsets of Python files: listed, shown, called and served without a project."""
+"""Python files: listed, shown, called and served, each a project of its own."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,7 +29,7 @@ def add(a: int, b: int = 1) -> int:
 if __name__ == "__main__":
     tools.run()
 '''
-MESSAGES = [
+MESSAGES: list[dict[str, Any]] = [
     {
         "jsonrpc": "2.0",
         "id": 1,
@@ -73,21 +74,27 @@ def test_a_file_is_listed_shown_and_called(program: Path) -> None:
     assert (wrong.code, wrong.document["error"]["code"]) == (4, "invalid_input")
 
 
+def served(program: Path, words: list[str]) -> list[Any]:
+    """All that a server writes to a client which leaves once its call is answered."""
+    with subprocess.Popen(
+        [sys.executable, *words], cwd=program, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        for message in MESSAGES:
+            server.stdin.write(json.dumps(message) + "\n")
+        server.stdin.flush()
+        lines = [server.stdout.readline() for message in MESSAGES if "id" in message]
+        server.stdin.close()
+        lines += server.stdout.read().splitlines()
+        assert server.wait(60) == 0
+    return [json.loads(line) for line in lines]
+
+
 @pytest.mark.parametrize("words", [["-m", "toolcrib", "serve", "app.py"], ["app.py"]])
 def test_a_file_is_served_to_a_client(program: Path, words: list[str]) -> None:
-    lines = "".join(json.dumps(message) + "\n" for message in MESSAGES)
-    ended = subprocess.run(
-        [sys.executable, *words],
-        input=lines,
-        cwd=program,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-    answers = [json.loads(line) for line in ended.stdout.splitlines()]
-    (called,) = [one["result"] for one in answers if one.get("id") == 2]
-    assert called["content"][0]["text"] == "5"
+    _, called = served(program, words)
+    assert called["result"]["content"][0]["text"] == "5"
 
 
 def test_what_a_program_prints_is_no_result(program: Path) -> None:
@@ -95,21 +102,14 @@ def test_what_a_program_prints_is_no_result(program: Path) -> None:
     (program / "loud.py").write_text(noise + PROGRAM.replace("return", "print('inside'); return"))
     done = cli(program, "run", "loud.py", "add", "a=2")
     assert (done.out, done.err.splitlines()) == ("3\n", ["child", "text", "inside"])
-    served = subprocess.run(
-        [sys.executable, "-m", "toolcrib", "serve", "loud.py"],
-        cwd=program,
-        input="".join(json.dumps(message) + "\n" for message in MESSAGES),
-        capture_output=True,
-        text=True,
-        timeout=50,
-        check=True,
-    )
-    assert [json.loads(line)["id"] for line in served.stdout.splitlines()] == [1, 2]
+    answers = served(program, ["-m", "toolcrib", "serve", "loud.py"])
+    assert [answer["id"] for answer in answers] == [1, 2]
 
 
 def test_what_is_no_toolset_is_explained(program: Path) -> None:
+    (program / "shop").mkdir()
     (program / "none.py").write_text("x = 1\n")
-    (program / "bare.py").write_text("from toolcrib import Toolset\nToolset().register('f', lambda x: x)\n")
+    (program / "bare.py").write_text("from toolcrib import Toolset\nToolset().register('f', lambda *x: x)\n")
     (program / "away.py").write_text("import nosuch\n")
     (program / "two.py").write_text("from toolcrib import Toolset\na = Toolset()\nb = Toolset()\n")
     for words, code, told in (
@@ -117,13 +117,16 @@ def test_what_is_no_toolset_is_explained(program: Path) -> None:
         (["list", "none.py"], 2, "tools = Toolset()"),
         (["list", "two.py"], 2, "two.py:a, two.py:b"),
         (["list", "app.py:other"], 2, "app.py:tools"),
-        (["run", "app.py"], 2, "add"),
+        (["run", "app.py"], 2, "toolcrib list app.py"),
         (["run", "app.py", "add", "7"], 2, "hint: Write a=7, key:=json"),
-        (["show", "app.py"], 2, "add"),
-        (["serve", "app.py", "--http"], 2, "toolcrib init"),
+        (["show", "app.py"], 2, "toolcrib list app.py"),
+        (["serve", "app.py", "--dev"], 2, "--dev has an effect only with the folder of a project"),
+        (["run", "app.py", "add", "--root", "."], 2, "name two projects"),
+        (["new", "x", "--root", "app.py"], 2, "needs the folder of a project"),
+        (["--root", "app.py", "lint"], 2, "needs the folder of a project"),
         (["serve", "app"], 2, "Write app.py"),
-        (["list", "shop"], 2, "--root shop"),
-        (["list", "bare.py"], 4, "hint: Write `x: str` (or another type)"),
+        (["list", "shop"], 3, "--root shop"),
+        (["list", "bare.py"], 4, "hint: Arguments arrive by name"),
         (
             ["list", "away.py"],
             4,
@@ -137,7 +140,7 @@ def test_what_is_no_toolset_is_explained(program: Path) -> None:
 
 def test_bash_completes_what_the_printed_function_returns(program: Path) -> None:
     script = f"""
-        eval "$({TOOLCRIB} completion bash)"
+        eval "$({TOOLCRIB} --completion bash)"
         for typed in "ru" "help ser" "nosuch x" "servers a"; do
             COMP_WORDS=(toolcrib $typed); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); COMPREPLY=()
             _toolcrib_completion {TOOLCRIB}
@@ -155,22 +158,18 @@ def test_summaries_are_completed_in_whole(program: Path) -> None:
     asked = {"COMP_WORDS": "toolcrib run", "COMP_CWORD": "run", "_TOOLCRIB_COMPLETE": "fish_complete"}
     summary = "Run agents, and follow, cancel, retry and fork their runs."
     assert f"plain,runs\t{summary}" in cli(program, env=asked).out
-    assert 'string split --max 1 ","' in cli(program, "completion", "fish").out
+    assert 'string split --max 1 ","' in cli(program, "--completion", "fish").out
 
 
 def test_help_completion_and_colours(program: Path) -> None:
     assert cli(program, "help", "run").out == cli(program, "run", "--help").out
     assert cli(program, "help").out == cli(program, "--help").out
+    looking = cli(program, "help", "looking").out
+    assert "  audit " in looking
+    assert "toolcrib help COMMAND" in looking
     for shell in ("bash", "zsh", "fish"):
-        assert "_TOOLCRIB_COMPLETE" in cli(program, "completion", shell).out
+        assert "_TOOLCRIB_COMPLETE" in cli(program, "--completion", shell).out
     assert "init or new" in cli(program, "create").err
     assert cli(program, "--root", "/nowhere", "list").code == 3
     assert "\x1b[" in cli(program, "create", env={"FORCE_COLOR": "1"}).err
     assert "\x1b[" not in cli(program, "create", env={"FORCE_COLOR": "1", "NO_COLOR": "1"}).err
-
-
-def test_a_program_starts_without_the_code_of_projects(program: Path) -> None:
-    for words in (("run", "app.py", "add", "a=2"), ("list", "app.py"), ("show", "app.py", "add")):
-        line = [sys.executable, "-X", "importtime", "-m", "toolcrib", *words]
-        done = subprocess.run(line, cwd=program, capture_output=True, text=True, check=True, env=ENVIRONMENT)
-        assert "toolcrib.project" not in done.stderr, words

@@ -69,7 +69,7 @@ def test_the_block_is_enough_and_no_more(stocked: Crib) -> None:
         less = block(done.out)
         less["fs"][access] = []
         stocked.shell(permissions=less)
-        assert cli(stocked, "run", "sh", f"c={script}").code == 1
+        assert cli(stocked, "run", "sh", f"c={script}").code == 5
 
 
 def test_what_is_missing_is_told_and_may_be_allowed_for_one_run(stocked: Crib) -> None:
@@ -80,10 +80,10 @@ def test_what_is_missing_is_told_and_may_be_allowed_for_one_run(stocked: Crib) -
     assert block(first.out) == {"network": False}
     assert '# not granted in this run: fs.read: "data/a"' in first.out
     assert "--allow-read data/a" in first.err
-    assert "command_failed" in first.err
+    assert "permission_denied" in first.err
     second = cli(stocked, "trace", *words, "--allow-read", "data/a", "--approve")
     assert block(second.out)["fs"] == {"read": ["data/a"]}
-    assert cli(stocked, "run", *words).code == 1, "it was for that run only"
+    assert cli(stocked, "run", *words).code == 5, "it was for that run only"
 
 
 def test_a_static_program(stocked: Crib) -> None:
@@ -194,7 +194,7 @@ def test_json_says_the_same(stocked: Crib) -> None:
     assert document["tool"] == "sh"
     assert document["permissions"] == {"network": False, "fs": {"read": ["data/a"]}}
     assert [line["value"] for line in document["missing"]] == ["conf/x"]
-    assert document["result"]["error"]["code"] == "command_failed"
+    assert document["result"]["error"]["code"] == "permission_denied"
     assert document["watched_calls"] > 0
 
 

@@ -110,7 +110,7 @@ def test_a_server_prints_no_login_link_where_nobody_is_at_a_terminal(shop: Crib,
         out, _ = process.communicate(timeout=30)
     assert b"No login link is printed" in said
     assert b"decide_without_terminal: [{what: [approve]" in said
-    assert (b"Serving on" in out, b"/login" in out) == (True, False)
+    assert (b"Serving MCP on" in out, b"#code=" in out) == (True, False)
 
 
 def test_no_token_decides_not_even_at_a_terminal(shop: Crib, own: dict[str, str]) -> None:
@@ -215,17 +215,19 @@ def test_a_project_that_takes_no_approval_here_runs_nothing_with_one(shop: Crib)
     assert (shop.root / "data").read_text() == "x"
 
 
-def test_only_a_person_is_told_how_to_approve(shop: Crib, own: dict[str, str]) -> None:
+def test_its_user_is_told_how_to_approve_and_an_agent_is_not(shop: Crib, own: dict[str, str]) -> None:
+    token = Tokens(Vault(shop.root)).create("agent", ["invoke"], owner="ann")
     for words in ((), ("--wait", "pending"), ("--json",)):
         done = cli(shop, "run", "pay", *words, env=own)
         assert done.code == 5
-        assert not {"toolcrib approvals", "--approve", "--yes"} & {
-            word for word in ("toolcrib approvals", "--approve", "--yes") if word in done.out + done.err
-        }
-        assert "pending" in done.out or "A person has been asked" in done.out + done.err
-    with terminal([PROGRAM, "run", "pay", "--wait", "pending"], shop.root, ENVIRONMENT | own, 200) as screen:
-        assert screen.end() == 5
-        assert "toolcrib approvals approve" in screen.text
+        assert "toolcrib approvals approve --last" in done.out + done.err
+        done = cli(shop, "run", "pay", *words, env=own | {"TOOLCRIB_TOKEN": token})
+        assert done.code == 5
+        assert not [word for word in ("approvals", "--approve", "--yes") if word in done.out + done.err]
+        assert "A person has been asked" in done.out + done.err
+    shop.write(".toolcrib/config.yml", "approvals: {channels: [page]}\n")
+    shop.trust()
+    assert "A person has been asked" in cli(shop, "run", "pay", "--wait", "pending", env=own).err
 
 
 # -- a token makes every command that caller ------------------------------------------------------------
@@ -243,7 +245,7 @@ def agent(shop: Crib, own: dict[str, str]) -> dict[str, str]:
 def test_a_token_sees_calls_and_is_recorded_as_itself(shop: Crib, agent: dict[str, str]) -> None:
     listed = cli(shop, "list", "--json", env=agent).document["tools"]
     assert [tool["name"] for tool in listed] == ["look"]
-    found = cli(shop, "search", "look other pay", "--json", env=agent).document["hits"]
+    found = cli(shop, "list", "look other pay", "--json", env=agent).document["tools"]
     assert [hit["name"] for hit in found] == ["look"]
     assert (cli(shop, "show", "look", env=agent).code, cli(shop, "show", "other", env=agent).code) == (0, 3)
     done = cli(shop, "run", "look", env=agent)
@@ -288,7 +290,7 @@ def test_no_token_has_a_call_of_another_caller_run_again(shop: Crib, own: dict[s
     shop.tool("mine", "command", {"entrypoint": "false"})
     admin = own | {"TOOLCRIB_TOKEN": Tokens(Vault(shop.root)).create("chief", ["admin"], owner="ann")}
     for tool, env, retried in (("fail", own, 5), ("mine", admin, 0)):
-        assert cli(shop, "submit", tool, env=env).code == 0
+        assert cli(shop, "calls", "submit", tool, env=env).code == 0
         assert cli(shop, "calls", "wait", "--last", env=env).code == 1
         done = cli(shop, "calls", "retry", "--last", env=admin)
         assert (done.code, "error[denied]" in done.err) == (retried, retried == 5), done.err

@@ -341,3 +341,31 @@ def test_an_accepted_rule_holds_until_a_person_lets_it_go(person: Person) -> Non
     settings(person, "")
     assert "rules that you accepted are gone: deny #2" in person.run("trust", "--yes").stdout
     assert not person.run("policy", "explain", "show").stdout.startswith("deny")
+
+
+# -- files that start other programs --------------------------------------------------------------
+
+
+def test_the_next_trust_names_what_calls_have_created_that_starts_programs(person: Person) -> None:
+    places = [person.root / name for name in (".vscode", "src/CLAUDE.md", "gone/.envrc")]
+    (person.root / "src").mkdir()
+    places[0].mkdir()
+    places[1].write_text("")
+    ledger = Ledger(person.vault)
+    ledger.note_created("build", map(str, places))
+    ledger.accept([Trusted(SETTINGS, "")], "ann", "program")
+    said = [
+        f"{places[0]} was created by build on 2",
+        "VS Code may do what it says",
+        f"{places[1]} was created by",
+    ]
+    # Without a terminal nobody may have read it.
+    for words in (["trust", "--check"], ["trust", "--show"], ["trust"]):
+        shown = person.run(*words).stderr
+        assert [text in shown for text in said] == [True, True, True], words
+    assert [one["path"] for one in person.json("trust")["created"]] == [str(place) for place in places[:2]]
+    with terminal([PROGRAM, "trust"], person.root, {**person.environment, "TERM": "xterm"}) as screen:
+        screen.read_until("src/CLAUDE.md was created by build")
+        screen.end()
+    assert "was created by" not in person.run("trust").stderr
+    assert ledger.created() == []

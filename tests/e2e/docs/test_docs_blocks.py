@@ -41,7 +41,6 @@ FILE = re.compile(r"^# ((?:[\w.-]+/)*[\w.-]+\.\w+)$")
 PRINTS = re.compile(r"^print\(.*\)  # (.+)$")
 """A line of Python with its expected output in a comment."""
 SECONDS = 50
-SLOW = re.compile(r"\S+ is running …")
 
 
 class Block(NamedTuple):
@@ -210,7 +209,7 @@ def play(block: Block, folder: Path) -> None:
 def plain(text: str) -> str:
     """Text without blanks at the ends of lines, empty lines, rules of tables and what slow calls say."""
     lines = (line.rstrip() for line in text.splitlines())
-    return "\n".join(line for line in lines if line.strip(" ─") and not SLOW.fullmatch(line))
+    return "\n".join(line for line in lines if line.strip(" ─"))
 
 
 def pattern(expected: str) -> re.Pattern[str]:

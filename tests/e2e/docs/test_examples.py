@@ -22,7 +22,7 @@ SHOWN: dict[str, list[str]] = {
         "Did you mean read_page?\n",
         '"annotations": {"readOnlyHint": true}',
         '"name": "search_pages", "title": "search.pages"',
-        '"input_schema": {"type": "object", "properties": {"query"',
+        '"input_schema": {"properties": {"query"',
     ],
     "mcp_client": [
         "tools: ['repo_scan', 'repo_stats', 'web_search', 'tool_call', 'tool_create', ",
@@ -51,7 +51,7 @@ SHOWN: dict[str, list[str]] = {
     "project_from_python": [
         "tools: ['count_lines', 'shout']\n",
         "granted: 2 notes/todo.txt\n",
-        "not granted: command_failed | wc: private.txt: No such file or directory\n",
+        "not granted: permission_denied | wc: private.txt: No such file or directory\n",
         "own function: DONE\n",
         "audit: TOOL_EXECUTED name=count_lines",
         "log intact: True\n",

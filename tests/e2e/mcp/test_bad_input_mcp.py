@@ -47,7 +47,7 @@ class Client:
         self._send({"jsonrpc": "2.0", "id": self.number, "method": method, "params": params})
         assert self.process.stdout is not None
         answer = json.loads(self.process.stdout.readline())
-        assert answer["id"] == self.number
+        assert answer.get("id") == self.number, answer
         return answer
 
     def refused(self, name: str, arguments: Any = None) -> tuple[dict[str, Any], str]:

@@ -117,6 +117,22 @@ def test_the_address_and_the_variable_for_the_token_can_be_written(hosts: Hosts)
     assert hosts.connect("cursor", "--http", "https://ann:password@x/mcp")[0] == 2
 
 
+def test_what_the_hosts_list_changes_is_reported(hosts: Hosts) -> None:
+    name = "a_tool_whose_name_is_longer_than_cursor_takes_it"
+    hosts.crib.tool(name, "file", {"action": "read", "path": "f"}, {"filter[id]": {"type": "string"}})
+    accept(hosts.crib.root)
+    hosts.env = dict(os.environ)
+    code, out, error = hosts.connect("cursor", "--json")
+    assert code == 0, error
+    changes = json.loads(out)["list"]["changed"][name]
+    assert changes[0].startswith("its name is a_tool_whose_name")
+    assert changes[1] == "the argument 'filter[id]' is named filter_id"
+    _, _, said = hosts.connect("cursor")
+    assert f"{name}: its name is" in said
+    done = text(run(["doctor", "--client", "gemini"], hosts.crib.root, hosts.env))
+    assert (done.returncode, "Gemini CLI gets" in done.stderr) == (0, True), done.stderr
+
+
 @pytest.mark.parametrize("host", FILES)
 def test_what_was_in_the_file_stays_and_a_copy_is_kept(hosts: Hosts, host: str) -> None:
     before = 'model = "x" # mine\n[mcp_servers.other]\ncommand = "y"' if host == "codex" else (
@@ -178,13 +194,16 @@ def test_a_file_that_is_no_text_is_left_alone(hosts: Hosts, content: bytes | Non
     assert file.is_dir() or file.read_bytes() == content
 
 
-def test_a_python_program_is_added_for_the_folder_it_is_used_in(hosts: Hosts) -> None:
+def test_a_python_file_is_added_for_the_folder_it_is_used_in(hosts: Hosts) -> None:
     (hosts.crib.root / "sums.py").write_text("")
     code, _, error = hosts.connect("cursor", "sums.py:tools", "--write")
     assert code == 0, error
     entry = json.loads(hosts.file("cursor").read_text())["mcpServers"]["toolcrib-sums"]
-    assert entry["args"] == ["serve", f"{hosts.crib.root}/sums.py:tools"]
-    for words, told in ((("gone.py",), "no file gone.py"), (("sums.py", "--http"), "for a project")):
+    assert entry["args"] == ["serve", "--stdio", "--root", f"{hosts.crib.root}/sums.py:tools"]
+    assert hosts.connect("cursor", "sums.py", "--http", "--write")[0] == 0
+    entry = json.loads(hosts.file("cursor").read_text())["mcpServers"]["toolcrib-sums"]
+    assert entry["url"] == "http://127.0.0.1:8745/mcp"
+    for words, told in ((("gone.py",), "no file gone.py"), (("sums",), "Write sums.py")):
         assert told in hosts.connect("cursor", *words)[2]
 
 

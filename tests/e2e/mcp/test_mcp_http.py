@@ -270,3 +270,17 @@ def wait_for(path: Path) -> None:
     while not path.exists():
         assert monotonic() < end, f"{path.name} did not come"
         sleep(0.01)
+
+
+def test_the_address_may_name_the_host_whose_rules_a_list_keeps(server: HttpServerProcess) -> None:
+    headers = {**BOTH, "MCP-Protocol-Version": MODERN, "Mcp-Method": "tools/list"}
+    message = {"jsonrpc": "2.0", "id": 7, "method": "tools/list", "params": {"_meta": META}}
+    lists = {}
+    for query in ("", "?for=gemini-json"):
+        found = server.send("POST", f"/mcp{query}", message, headers).json["result"]["tools"]
+        lists[query] = {tool["name"]: tool["inputSchema"] for tool in found}
+    assert lists[""].keys() == lists["?for=gemini-json"].keys()
+    assert lists[""] != lists["?for=gemini-json"]
+    refused = server.send("POST", "/mcp?for=nobody", message, headers)
+    assert refused.status == 400
+    assert "Known: claude-code" in str(refused.json)

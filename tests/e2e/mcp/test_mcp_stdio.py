@@ -244,19 +244,26 @@ def test_the_end_of_the_input_ends_the_process_after_the_answers(pipes: Pipes) -
     assert pipes.process.wait(30) == 0
 
 
-@pytest.mark.parametrize("how", ["eof", signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
 def test_the_end_cancels_what_still_runs(how: Any, pipes: Pipes, tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     pipes.call("linger", {"mark": str(mark)})
     wait_for(mark)
     started = time.monotonic()
-    if how == "eof":
-        pipes.stdin.close()
-    else:
-        pipes.process.send_signal(how)
+    pipes.process.send_signal(how)
     assert pipes.read()["result"]["structuredContent"]["error"]["code"] == "cancelled"
     assert pipes.process.wait(30) == 0
     assert time.monotonic() - started < 30
+    assert mark.read_text() == "cancelled"
+
+
+def test_nothing_is_written_after_the_end_of_the_input(pipes: Pipes, tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    pipes.call("linger", {"mark": str(mark)})
+    wait_for(mark)
+    pipes.stdin.close()
+    assert pipes.stdout.read() == b""
+    assert pipes.process.wait(30) == 0
     assert mark.read_text() == "cancelled"
 
 

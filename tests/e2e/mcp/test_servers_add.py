@@ -16,6 +16,7 @@ from tests.crib import Crib
 from tests.e2e.terminal import Terminal, terminal
 from tests.mcp_servers import RAW, write
 from toolcrib.cli.hosts import add_server
+from toolcrib.state.installation import install_command
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -43,13 +44,20 @@ def test_a_server_is_shown_started_trusted_and_written(crib: Crib) -> None:
     done = add(crib, "hello", "--yes", "--env", "MODE=quiet", "--", sys.executable, "server.py")
     assert done.returncode == 0, done.stderr
     assert f"hello: {sys.executable} server.py" in done.stdout
-    assert "  may read ." in done.stdout
+    assert [
+        line for line in done.stdout.splitlines() if "may read" in line and "its program" not in line
+    ] == ["  may read server.py"]
     assert "server hello: trusted 1 tool: hello__hello" in done.stderr
     written = (crib.root / ".mcp.json").read_text()
     assert written.startswith('{\n    "mcpServers": {\n        "hello"')
     assert json.loads(written)["other"] == {"kept": ["as", "it is"]}
     entry = json.loads(written)["mcpServers"]["hello"]
-    assert entry == {"command": sys.executable, "args": ["server.py"], "env": {"MODE": "quiet"}}
+    assert entry == {
+        "command": sys.executable,
+        "args": ["server.py"],
+        "env": {"MODE": "quiet"},
+        "permissions": {"fs": {"read": ["server.py"]}},
+    }
     assert text(run(["run", "hello__hello", "--root", str(crib.root)], crib.root)).stdout == "hello\n"
     assert "TRUSTED" in {line.event for line in crib.audit()}
     again = add(crib, "hello", "--yes", "--", "true")
@@ -61,6 +69,31 @@ def test_a_server_is_shown_started_trusted_and_written(crib: Crib) -> None:
     wrong = add(crib, "wrong", "--yes", "--", "false")
     assert wrong.returncode == 1
     assert f"wrong was added, and did not start. Change it in {crib.root}/.mcp.json" in wrong.stderr
+
+
+def test_a_server_gets_what_was_named_and_nothing_else(crib: Crib) -> None:
+    reads = """
+def called(message):
+    def read(path):
+        try:
+            return open(path).read()
+        except OSError as error:
+            return type(error).__name__
+    return {"content": [{"type": "text", "text": read("a.txt") + read("docs/b.txt")}]}
+main()
+"""
+    crib.write("server.py", RAW + reads)
+    crib.write("a.txt", "a")
+    crib.write("docs/b.txt", "b")
+    for name, words in {"one": (), "two": ("--read", "a.txt"), "three": ("--read", ".")}.items():
+        done = add(crib, name, "--yes", *words, "--", sys.executable, "server.py", "--docs=docs")
+        assert done.returncode == 0, done.stderr
+    said = {
+        name: text(run(["run", f"{name}__hello", "--root", str(crib.root)], crib.root)).stdout.strip()
+        for name in ("one", "two", "three")
+    }
+    assert said["one"] in ("FileNotFoundErrorb", "PermissionErrorb")
+    assert (said["two"], said["three"]) == ("ab", "ab")
 
 
 def test_a_server_is_removed_and_the_rest_stays_trusted(crib: Crib) -> None:
@@ -162,7 +195,7 @@ def test_a_wrong_key_and_a_missing_client_have_their_cause(crib: Crib) -> None:
     words = [sys.executable, "-c", hidden, "servers", "list", "--root", str(crib.root)]
     bare = subprocess.run(words, capture_output=True, text=True, check=False)
     assert bare.returncode == 1
-    assert "pip install 'toolcrib[mcp]'" in bare.stderr
+    assert install_command("mcp") in bare.stderr
 
 
 @pytest.mark.parametrize("before", ["", "{}", '{"mcpServers":{}}', '{"a": 1}', '{"mcpServers": {"a": {}}}\n'])

@@ -8,8 +8,6 @@ import os
 import re
 import subprocess
 import sys
-import sysconfig
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +17,7 @@ from tests.commands import PROGRAM, Forked, run, text
 from tests.crib import Crib
 from tests.e2e.terminal import terminal
 from tests.integration.project.mcp.test_mcp_login import get, running
-from tests.mcp_servers import RAW, mount, trust, write
+from tests.mcp_servers import RAW, mount, write
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -187,45 +185,6 @@ def test_a_person_names_the_hosts_that_a_server_may_reach(crib: Crib) -> None:
     assert "the entry of web decides" in stated.stderr
 
 
-def wheel(folder: Path) -> None:
-    """Write a Python package `tiny-server` whose command is an MCP server."""
-    info = "tiny_server-1.0.dist-info"
-    files = {
-        "tiny_server.py": RAW,
-        f"{info}/METADATA": "Metadata-Version: 2.1\nName: tiny-server\nVersion: 1.0\n",
-        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: x\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-        f"{info}/entry_points.txt": "[console_scripts]\ntiny-server = tiny_server:main\n",
-    }
-    folder.mkdir()
-    with zipfile.ZipFile(folder / "tiny_server-1.0-py3-none-any.whl", "w") as archive:
-        for name, text in files.items():
-            archive.writestr(name, text)
-        archive.writestr(f"{info}/RECORD", "".join(f"{name},,\n" for name in (*files, f"{info}/RECORD")))
-
-
-def test_trust_downloads_what_a_launcher_lacks(
-    crib: Crib, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    wheel(tmp_path / "wheels")
-    monkeypatch.setenv("PATH", f"{sysconfig.get_path('scripts')}:{os.environ['PATH']}")
-    for name, value in {"CACHE_DIR": "cache", "FIND_LINKS": "wheels", "TOOL_DIR": "tools"}.items():
-        monkeypatch.setenv(f"UV_{name}", str(tmp_path / value))
-    monkeypatch.setenv("UV_NO_INDEX", "1")
-    crib.write(".mcp.json", json.dumps({"mcpServers": {"tiny": {"command": "uvx", "args": ["tiny-server"]}}}))
-    trust(crib.root)
-    listed = toolcrib(crib, "servers", "list").stderr
-    assert "tiny-server is not on this machine" in listed
-    assert "To download what is missing, and trust the tools: toolcrib trust" in listed
-    assert toolcrib(crib, "trust", "--check").returncode == 5
-    assert not [*(tmp_path / "cache").glob("archive-v*/**/METADATA")]
-    done = toolcrib(crib, "trust", "--yes")
-    assert done.returncode == 0, done.stderr
-    assert "server tiny: 1 new tool: tiny__hello" in done.stdout
-    for about in (tmp_path / "cache").glob("archive-v*/**/tiny_server-1.0.dist-info/METADATA"):
-        about.write_bytes(about.read_bytes() + "Author: Jé\n".encode("latin-1"))
-    assert toolcrib(crib, "run", "tiny__hello").stdout == "hello\n"
-
-
 def test_a_missing_permission_is_named(crib: Crib) -> None:
     crib.write("data/.keep", "")
     mount(crib, "db", "open('./data/x.db', 'w')")
@@ -285,7 +244,7 @@ def test_a_person_is_asked_before_another_host_logs_them_in(crib: Crib) -> None:
 
 
 def test_what_is_not_there_is_told(crib: Crib) -> None:
-    assert document(toolcrib(crib, "servers", "list", "--json")) == {"servers": [], "wrong": {}}
+    assert document(toolcrib(crib, "servers", "list", "--json")) == {"servers": [], "wrong": {}, "notes": {}}
     assert "names no MCP server" in toolcrib(crib, "servers", "list").stderr
     mount(crib, "raw", RAW + "\nmain()")
     for words in (("login", "rwa"), ("logout", "rwa")):

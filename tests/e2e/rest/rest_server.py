@@ -1,7 +1,4 @@
-"""A REST server with functions of its own: `python -m tests.e2e.rest.rest_server --root ROOT --data DATA`.
-
-It comes with a bundle of its own, `shipped`.
-"""
+"""A REST server with functions of its own: `python -m tests.e2e.rest.rest_server --root ROOT --data DATA`."""
 
 from __future__ import annotations
 
@@ -10,7 +7,6 @@ import sys
 from pathlib import Path
 
 from toolcrib import Context, Project, ToolDiscard
-from toolcrib.bundles import BuiltIn, BundleRecord, ToolRecord
 from toolcrib.errors import HostNotAllowed
 from toolcrib.serve.process import run_until_end
 from toolcrib.serve.rest import HttpSettings, serve_http
@@ -79,34 +75,12 @@ def reach() -> None:
     raise HostNotAllowed("evil.example is not allowed")
 
 
-SHIPPED = "018faf50-b7b6-7a01-9a05-a22a6e0af101"
-MOMENT = "2026-01-01T00:00:00.000Z"
-
-
-def shipped() -> BuiltIn:
-    bundle = BundleRecord(id=SHIPPED, slug="shipped", created_at=MOMENT, modified_at=MOMENT)
-    tool = ToolRecord(
-        id="018faf50-b7b6-7a01-9a05-a22a6e0af102",
-        bundle_id=SHIPPED,
-        slug="sum",
-        version="v1",
-        display_name="Sum",
-        type="go",
-        impl={"goFunc": "Sum"},
-        arg_schema={"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}},
-        created_at=MOMENT,
-        modified_at=MOMENT,
-    )
-    return BuiltIn(bundle, [tool])
-
-
 async def main(root: str, data: str, body_s: float) -> int:
-    async with Project.open(root, data=Path(data), built_in=[shipped()]) as project:
+    async with Project.open(root, data=Path(data)) as project:
         for function in (add, count_up, hold, name_file, fail, discard, reach):
             project.toolset.register(function)
         project.toolset.register("dotted.name", add, isolation="async")
         project.functions.register("Hold", hold)
-        project.functions.register("Sum", add)
         await serve_http(
             project,
             HttpSettings(port=0, body_s=body_s),

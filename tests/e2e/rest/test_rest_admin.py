@@ -43,12 +43,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServerProce
 @pytest.fixture(scope="module")
 def session(server: HttpServerProcess) -> dict[str, str]:
     """The headers of the person's browser."""
-    return log_in(server, server.login.removeprefix(server.address))
-
-
-def log_in(server: HttpServerProcess, link: str) -> dict[str, str]:
-    reply = server.send("GET", link, token=None)
-    return {"Cookie": reply.headers["Set-Cookie"].partition(";")[0], "Origin": server.address}
+    return server.log_in(server.login)
 
 
 def ask(server: HttpServerProcess, token: str = "") -> str:
@@ -72,7 +67,7 @@ def decide(
 
 def ended(server: HttpServerProcess, approval: str) -> dict[str, Any]:
     """The call of an approval, once it has ended."""
-    call = server.send("GET", f"/approvals/{approval}").json["call_id"]
+    call = server.send("GET", f"/approvals/{approval}").json["callId"]
     end = time.monotonic() + 30
     while time.monotonic() < end:
         found: dict[str, Any] = server.send("GET", f"/tools/calls/{call}").json
@@ -196,7 +191,7 @@ def test_the_audit_log_is_searched_and_verified(server: HttpServerProcess) -> No
     numbers = [line["seq"] for line in first["lines"] + rest["lines"]]
     assert (len(numbers), numbers) == (3, sorted(numbers, reverse=True))
     assert server.send("GET", "/audit?since=2999-01-01T00:00:00Z").json["lines"] == []
-    assert server.send("GET", "/audit?since=yesterday").code == "invalid"
+    assert server.send("GET", "/audit?since=yesterday").code == "invalid_input"
     verdict = server.send("GET", "/audit/verify").json
     assert (verdict["ok"], verdict["problem"]) == (True, None)
 
@@ -255,7 +250,7 @@ def test_a_text_is_linted_with_positions(server: HttpServerProcess) -> None:
     first = found["diagnostics"][0]
     assert (first["line"], first["severity"], first["path"]) == (3, "error", "manifest.yml")
     assert server.send("POST", "/lint", {"text": "a: [", "name": "x.yml"}).json["errors"] == 1
-    assert server.send("POST", "/lint", {"text": MANIFEST, "format": "foo"}).code == "usage"
+    assert server.send("POST", "/lint", {"text": MANIFEST, "format": "foo"}).code == "invalid_input"
     project = server.send("GET", "/lint").json
     assert project["errors"] == 0
 
@@ -272,7 +267,7 @@ def test_a_text_is_converted_with_its_losses(server: HttpServerProcess) -> None:
     body = {"text": json.dumps(record), "name": "tool.json", "to": "native"}
     (made,) = server.send("POST", "/convert", body).json["tools"]
     assert (made["name"], "api.example.com" in made["text"]) == ("weather", True)
-    assert server.send("POST", "/convert", {**body, "to": "foo"}).code == "usage"
+    assert server.send("POST", "/convert", {**body, "to": "foo"}).code == "invalid_input"
     assert server.send("POST", "/convert", {**body, "only": "foo"}).code == "not_found"
     assert server.send("POST", "/convert", {**body, "text": "{"}).code == "invalid_manifest"
 
@@ -326,11 +321,11 @@ def test_a_bundle_is_exported_and_imported(server: HttpServerProcess, tmp_path: 
     dry = server.send("POST", "/tools/import?onConflict=new-id&dryRun=true", archive.body, headers).json
     assert dry["changes"] is True
     copy = server.send("POST", "/tools/import?onConflict=new-id", archive.body, headers).json
-    assert copy["bundleId"] != bundle
-    assert server.send("GET", f"/tools/bundles/{copy['bundleId']}").json["isEnabled"] is False
-    assert server.send("GET", f"/tools/bundles/{copy['bundleId']}/tools/f/version/1").status == 200
+    assert copy["bundleID"] != bundle
+    assert server.send("GET", f"/tools/bundles/{copy['bundleID']}").json["isEnabled"] is False
+    assert server.send("GET", f"/tools/bundles/{copy['bundleID']}/tools/f/version/1").status == 200
     # What a token imports counts as made by an agent, as what it puts: a person sees it before it runs.
-    assert {"zipped/f@1", f"{copy['bundleId']}/f@1"} <= set(makers(server))
+    assert {"zipped/f@1", f"{copy['bundleID']}/f@1"} <= set(makers(server))
     elsewhere, other = Store(tmp_path), new_id()
     elsewhere.put_bundle(other, BundleBody(slug="boxed"))
     web = {"urlTemplate": "https://api.example.com/g"}
@@ -355,7 +350,9 @@ def test_calls_are_counted_and_tools_too(server: HttpServerProcess) -> None:
     assert server.send("GET", facets).json == {
         "total": 1,
         "tags": {"x": 1},
+        "kinds": {"http": 1},
         "types": {"http": 1},
+        "sources": {"user": 1},
         "bundles": {bundle: 1},
     }
     assert server.send("GET", f"{facets}&includeDisabled=true").json["tags"] == {"x": 2, "y": 1}
@@ -366,12 +363,12 @@ def test_calls_are_counted_and_tools_too(server: HttpServerProcess) -> None:
     name = server.send("GET", f"/tools?bundleIDs={bundle}").json["tools"][0]["name"]
     server.send("POST", f"/tools/invoke/{quote(name, safe='')}", {"args": {}})
     assert server.send("GET", f"{usage}?since=2020-01-01T00:00:00Z").status == 200
-    assert server.send("GET", f"{usage}?since=x").code == "invalid"
+    assert server.send("GET", f"{usage}?since=x").code == "invalid_input"
 
 
 def test_a_token_does_not_become_the_person_by_a_login_link(server: HttpServerProcess) -> None:
     token = server.create_token("climber", "admin")
-    session = log_in(server, server.send("POST", "/login", token=token).json["path"])
+    session = server.log_in(server.send("POST", "/login", token=token).json["path"])
     assert server.send("GET", "/session", headers=session, token=None).json["caller"] == "token:climber"
     done = decide(server, ask(server, token), "approve", session)
     assert (done.status, "made this call" in done.json["error"]["message"]) == (403, True), done.body
@@ -379,3 +376,45 @@ def test_a_token_does_not_become_the_person_by_a_login_link(server: HttpServerPr
     tokens.revoke("climber")
     tokens.close()
     assert server.send("GET", "/session", headers=session, token=None).status == 401
+
+
+def test_a_person_creates_a_token_that_is_shown_once_and_revokes_it(
+    server: HttpServerProcess, session: dict[str, str]
+) -> None:
+    def send(method: str, path: str, body: Any = None) -> Reply:
+        return server.send(method, path, body, session, token=None)
+
+    wanted = {"name": "page-made", "scopes": ["read"], "tools": ["look"], "expiresInS": 600}
+    assert server.send("POST", "/tokens", wanted).code == "denied"
+    made = send("POST", "/tokens", wanted)
+    assert (made.status, made.json["tools"]) == (201, ["look"])
+    token = made.json["token"]
+    assert server.send("GET", "/session", token=token).status == 200
+    listed = send("GET", "/tokens")
+    assert token.encode() not in listed.body
+    (one,) = (one for one in listed.json["tokens"] if one["name"] == "page-made")
+    assert one["expires"] > one["created"]
+    assert send("POST", "/tokens", wanted).code == "conflict"
+    assert send("POST", "/tokens", {**wanted, "name": "b", "scopes": ["all"]}).status == 400
+    assert send("DELETE", "/tokens/page-made").status == 204
+    assert server.send("GET", "/session", token=token).code == "invalid_token"
+    assert send("DELETE", "/tokens/page-made").code == "not_found"
+
+
+def test_settings_are_shown_as_they_are_written(server: HttpServerProcess) -> None:
+    found = {one["key"]: one for one in server.send("GET", "/settings").json["settings"]}
+    assert found["policy.rules"]["value"][0]["name"] == "no-shop"
+    assert found["limits.concurrency"] == {"key": "limits.concurrency", "value": None, "waits": None}
+
+
+def test_usage_is_totalled_by_tool_and_day(server: HttpServerProcess) -> None:
+    for path in ("data", "data", "none"):
+        server.send("POST", "/tools/invoke/look", {"args": {"path": path}})
+    (used,) = (one for one in server.send("GET", "/tools/usage").json["tools"] if one["name"] == "look")
+    days = used["days"]
+    assert (sum(day["calls"] for day in days) >= 3, sum(day["failures"] for day in days) >= 1) == (True, True)
+    assert 0 < days[-1]["p50Ms"] <= days[-1]["p95Ms"]
+    address = f"/tools/bundles/{used['bundleID']}/tools/{used['slug']}/version/{used['version']}"
+    assert server.send("GET", address).json["slug"] == "look"
+    other = server.create_token("no-usage", "read", tools=["other"])
+    assert server.send("GET", "/tools/usage", token=other).json["tools"] == []

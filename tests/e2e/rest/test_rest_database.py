@@ -78,6 +78,6 @@ def test_who_needs_the_database_keeps_nobody_else_waiting(
             assert time.monotonic() < deadline
             time.sleep(0.01)
         assert server.send("GET", "/").status == 200
-        assert not asked.done()
+        assert not asked.done(), asked.result()
         other.rollback()
         assert asked.result() == done

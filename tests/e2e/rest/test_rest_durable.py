@@ -64,7 +64,9 @@ async def test_other_calls_go_on_while_one_waits_for_the_store(tmp_path: Path, e
             async with session.post(
                 "/tools/invoke/add", json=sums, headers={"Prefer": "respond-async"}
             ) as reply:
-                assert reply.status in (200, 202)  # Its store is open now.
+                if reply.status == 202:
+                    await until_status(session, (await reply.json())["callId"], "ok")
+            # The store is open now.
             prefer = {"Prefer": "wait=1"}
             kept = asyncio.create_task(accepted(session, "hold", body, prefer))
             await until(mark.with_name("mark.begun"))
@@ -141,6 +143,31 @@ async def test_each_request_has_an_answer_when_the_server_stops(tmp_path: Path) 
     with serving(crib) as server:
         found = server.send("GET", f"/tools/calls/{pending['callId']}").json
         assert found["status"] == "awaiting_approval"
+
+
+async def test_the_log_never_ends_a_call_that_goes_on(tmp_path: Path) -> None:
+    crib, mark = make_crib(tmp_path), tmp_path / "mark"
+
+    def logged(call: str) -> list[tuple[str, str]]:
+        found = [(line.event, line.fields) for line in crib.audit()]
+        return [(event, fields["status"]) for event, fields in found if fields.get("call") == call]
+
+    with serving(crib) as server:
+        async with client(server) as session:
+            waits = [
+                await accepted(session, "ask", {"args": {"note": prefer}}, {"Prefer": prefer})
+                for prefer in ("wait=1", "wait=0", "handling=strict")
+            ]
+            runs = await accepted(session, "hold", {"args": {"mark": str(mark)}}, {"Prefer": "wait=1"})
+            for call in waits:
+                shown = await until_status(session, call, "awaiting_approval")
+                assert logged(call) == [("TOOL_WAITS", "pending")]
+                await decide(crib, "approve", shown["approval"]["id"])
+                assert (await until_status(session, call, "ok"))["result"]["ok"]
+                assert logged(call) == [("TOOL_WAITS", "pending"), ("TOOL_EXECUTED", "success")]
+            server.process.terminate()
+            await asyncio.to_thread(server.process.wait, 30)
+    assert logged(runs) == [("TOOL_EXECUTED", "interrupted")]
 
 
 async def number_of(session: aiohttp.ClientSession, call: str, kind: str) -> str:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -15,11 +16,9 @@ from typing import Any
 import pytest
 
 from tests.crib import Crib
-from tests.e2e.rest.rest_server import SHIPPED
 from tests.http_server import HttpServerProcess, Reply, http_server
 from toolcrib import Project
 from toolcrib.builtin.names import NAMES
-from toolcrib.project.catalog.stored import BUNDLE_ID
 from toolcrib.spec.identifier import new_id
 
 CITY = {
@@ -230,102 +229,105 @@ def test_a_tool_put_by_a_token_needs_approval_until_a_person_has_trusted_it(bund
     assert bundle.invoke("read-notes").status == 200
 
 
-# -- a bundle that comes with the program ------------------------------------------------------------
+# -- the bundles of sources --------------------------------------------------------------------------
+
+Source = tuple[Bundle, str, str]
+"""A bundle, the address of one of its tools below it, and the error of its changes."""
 
 
-@pytest.fixture
-def shipped(server: HttpServerProcess) -> Iterator[Bundle]:
-    yield Bundle(server, SHIPPED)
-    for path in (f"/tools/bundles/{SHIPPED}", f"/tools/bundles/{SHIPPED}/tools/sum/version/v1"):
-        server.send("PATCH", path, {"isEnabled": True})
+@pytest.fixture(params=["project", "builtin"])
+def source(request: pytest.FixtureRequest, server: HttpServerProcess) -> Iterator[Source]:
+    bundles = server.send("GET", "/tools/bundles?pageSize=256").json["bundles"]
+    (found,) = [Bundle(server, one["id"]) for one in bundles if one["source"] == request.param]
+    own = request.param == "project"
+    path = "/tools/add/version/1" if own else "/tools/list-files/version/v1"
+    server.send("PATCH", found.path + path, {"isEnabled": True})
+    yield found, path, "bundle_read_only" if own else "builtin_read_only"
+    for one in ("", path):
+        server.send("PATCH", found.path + one, {"isEnabled": True})
 
 
-def test_a_built_in_bundle_is_read_and_called_as_any_other(shipped: Bundle) -> None:
-    send, one = shipped.server.send, f"{shipped.path}/tools/sum/version/v1"
-    assert send("GET", shipped.path).json["isBuiltIn"] is True
-    assert (send("GET", one).json["isBuiltIn"], send("GET", one).json["availability"]) == (True, "available")
-    assert SHIPPED in [bundle["id"] for bundle in send("GET", "/tools/bundles?pageSize=256").json["bundles"]]
-    assert [tool["slug"] for tool in send("GET", f"/tools?bundleIDs={SHIPPED}").json["tools"]] == ["sum"]
-    assert send("GET", f"/tools/search?q=sum&bundleIDs={SHIPPED}").json["total"] == 1
-    assert shipped.invoke("sum", {"a": 2, "b": 3}).json == {"ok": True, "value": 5}
-    by_name = send("POST", "/tools/invoke/sum", {"args": {"a": 2, "b": 3}}).json
-    assert by_name == {"ok": True, "value": 5, "meta": {"tool": "shipped/sum@v1"}}
+def test_a_tool_of_a_source_is_read_and_called_as_any_other(source: Source) -> None:
+    bundle, path, _ = source
+    send, slug = bundle.server.send, path.split("/")[2]
+    record = send("GET", bundle.path + path).json
+    built_in = record["source"] == "builtin"
+    assert (record["isBuiltIn"], record["type"], record["availability"]) == (built_in, "go", "available")
+    assert send("GET", bundle.path).json["isBuiltIn"] is built_in
+    listed = send("GET", f"/tools?bundleIDs={bundle.id}&recommendedPageSize=256").json["tools"]
+    assert slug in [tool["slug"] for tool in listed]
+    assert slug in [
+        one["slug"] for one in send("GET", f"/tools/search?q={slug}&bundleIDs={bundle.id}").json["tools"]
+    ]
+    args = {"path": "."} if built_in else {"a": 2, "b": 3}
+    done = send("POST", f"{bundle.path}{path}/invoke", {"args": args}).json
+    assert done["ok"], done
+    assert send("POST", f"/tools/invoke/{record['name']}", {"args": args}).json == done
+    outside = send("POST", f"{bundle.path}{path}/invoke", {"args": {"path": "/etc", "a": "x"}}).json
+    assert not outside.get("ok")
+    assert send("GET", bundle.path + path).json["callCount"] >= 2
+    assert send("GET", f"{bundle.path}{path}/usage").json["callCount"] >= 2
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "body"),
-    [
+def test_a_source_can_only_be_switched(source: Source) -> None:
+    bundle, path, code = source
+    go = {"type": "go", "displayName": "x", "impl": {"goFunc": "Sum"}}
+    for method, at, body in (
         ("PUT", "", {"slug": "mine"}),
         ("PATCH", "", {"isEnabled": False, "slug": "mine"}),
         ("DELETE", "", None),
-        ("PUT", "/tools/sum/version/v1", {"type": "go", "displayName": "x", "impl": {"goFunc": "Sum"}}),
-        ("PUT", "/tools/new/version/v1", {"type": "go", "displayName": "x", "impl": {"goFunc": "Sum"}}),
-        ("PATCH", "/tools/sum/version/v1", {"isEnabled": False, "description": "mine"}),
-        ("DELETE", "/tools/sum/version/v1", None),
-    ],
-)
-def test_what_is_built_in_cannot_be_changed(shipped: Bundle, method: str, path: str, body: Any) -> None:
-    reply = shipped.server.send(method, shipped.path + path, body)
-    assert (reply.status, reply.code) == (403, "builtin_read_only")
+        ("PUT", path, go),
+        ("PUT", "/tools/new/version/v1", go),
+        ("PATCH", path, {"isEnabled": False, "description": "mine"}),
+        ("DELETE", path, None),
+        ("GET", "/export", None),
+    ):
+        reply = bundle.server.send(method, bundle.path + at, body)
+        assert (reply.status, reply.code) == (403, code), (method, at)
 
 
-@pytest.mark.parametrize(
-    ("path", "code"), [("", "bundle_disabled"), ("/tools/sum/version/v1", "tool_disabled")]
-)
-def test_the_switch_of_what_is_built_in_is_kept(shipped: Bundle, path: str, code: str) -> None:
-    server = shipped.server
-    reply = server.send("PATCH", shipped.path + path, {"isEnabled": False})
+@pytest.mark.parametrize("whole", [False, True])
+def test_the_switch_of_a_source_counts_at_every_interface_and_is_kept(source: Source, whole: bool) -> None:
+    bundle, path, _ = source
+    server, at = bundle.server, bundle.path if whole else bundle.path + path
+    name, tag = server.send("GET", bundle.path + path).json["name"], server.send("GET", at).headers["etag"]
+    reply = server.send("PATCH", at, {"isEnabled": False}, {"If-Match": tag})
     assert (reply.status, reply.json["isEnabled"]) == (200, False)
-    refused = shipped.invoke("sum", {"a": 1, "b": 1})
-    assert (refused.status, refused.code) == (409, code)
-    with http_server(server.root, program=("-m", "tests.e2e.rest.rest_server")) as later:
-        assert later.send("GET", shipped.path + path).json["isEnabled"] is False
-    assert server.send("PATCH", shipped.path + path, {"isEnabled": True}).status == 200
-    assert shipped.invoke("sum", {"a": 1, "b": 1}).json == {"ok": True, "value": 2}
-
-
-# -- the built-in tools -----------------------------------------------------------------------------
-
-
-async def called_in_python(server: HttpServerProcess) -> Any:
-    async with Project.open(server.root, data=server.data) as project:
-        assert "read_file" not in project.toolset
-        return (await project.call("builtin/list-files")).unwrap()
-
-
-def test_the_built_in_tools_are_a_bundle_whose_switches_last(server: HttpServerProcess) -> None:
-    builtin = Bundle(server, BUNDLE_ID)
-    send, one = server.send, f"{builtin.path}/tools/list-files/version/v1"
-    assert BUNDLE_ID in [
-        bundle["id"] for bundle in send("GET", "/tools/bundles?pageSize=256").json["bundles"]
+    assert server.send("PATCH", at, {"isEnabled": False}, {"If-Match": tag}).status == 412
+    code = "bundle_disabled" if whole else "tool_disabled"
+    refused = [
+        server.send("POST", f"{bundle.path}{path}/invoke", {"args": {}}),
+        server.send("POST", f"/tools/invoke/{name}", {"args": {}}),
     ]
-    listed = send("GET", f"/tools?bundleIDs={BUNDLE_ID}&includeDisabled=true&recommendedPageSize=256").json[
-        "tools"
-    ]
-    assert {tool["displayName"] for tool in listed} == {*NAMES} - {"artifact_read"}
-    record = send("GET", one).json
-    assert (record["isBuiltIn"], record["isEnabled"], record["availability"]) == (True, False, "available")
-    assert (send("DELETE", one).code, builtin.invoke("list-files").code) == (
-        "builtin_read_only",
-        "tool_disabled",
-    )
-    assert send("PATCH", one, {"isEnabled": True}).json["isEnabled"] is True
+    assert [(one.status, one.code) for one in refused] == [(409, code)] * 2
+    listed = server.send("GET", "/tools?recommendedPageSize=256").json["tools"]
+    assert name not in [one["name"] for one in listed]
     with http_server(server.root, program=("-m", "tests.e2e.rest.rest_server")) as later:
-        assert later.send("GET", one).json["id"] == record["id"]
-        assert later.send("GET", one).json["isEnabled"] is True
-    assert ".toolcrib/" in builtin.invoke("list-files").json["value"]
-    assert ".toolcrib/" in asyncio.run(called_in_python(server))
-    assert send("GET", f"/tools/search?q=list-files&bundleIDs={BUNDLE_ID}").json["total"] == 1
-    assert "escapes sandbox" in json.dumps(builtin.invoke("list-files", {"path": "/etc"}).json)
-    send("PATCH", builtin.path, {"isEnabled": False})
-    assert builtin.invoke("list-files").code == "bundle_disabled"
-    send("PATCH", builtin.path, {"isEnabled": True})
+        assert later.send("GET", at).json["isEnabled"] is False
+        assert later.send("POST", f"/tools/invoke/{name}", {"args": {}}).code == code
+        assert server.send("PATCH", at, {"isEnabled": True}).status == 200
+        args = {"a": 1, "b": 1} if name == "add" else {}
+        deadline = time.monotonic() + 20
+        while not later.send("POST", f"/tools/invoke/{name}", {"args": args}).json.get("ok"):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+    event = f"{'BUNDLE' if whole else 'TOOL'}_DISABLED"
+    (line, *_) = server.send("GET", f"/audit?event={event}").json["lines"]
+    assert line["fields"]["caller"].startswith("token:")
+
+
+def test_the_built_in_tools_are_a_bundle(server: HttpServerProcess) -> None:
+    query = "/tools?sources=builtin&includeDisabled=true&recommendedPageSize=256"
+    listed = server.send("GET", query).json["tools"]
+    assert {tool["displayName"] for tool in listed} == {*NAMES}
+    assert {tool["bundle"] for tool in listed} == {"builtin"}
+    assert {tool["version"] for tool in listed} == {"v1"}
 
 
 # -- a slow client -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", ["/tools/invoke/add", f"/tools/bundles/{SHIPPED}"])
+@pytest.mark.parametrize("path", ["/tools/invoke/add", "/tools/bundles/018faf50-b7b6-7a01-9a05-a22a6e0af101"])
 @pytest.mark.parametrize("sent", [b"", b'{"args"'])
 def test_a_body_that_does_not_come_is_given_up(tmp_path: Path, path: str, sent: bytes) -> None:
     crib = Crib(tmp_path / "project")

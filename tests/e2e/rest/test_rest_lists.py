@@ -91,8 +91,10 @@ def test_a_token_sees_the_tools_that_it_covers(server: HttpServerProcess, store:
     assert slugs(get(f"/tools?bundleIDs={bundle}").json["tools"]) == ["seen-a"]
     wait_for_hits(server, f"/tools/search?q=a&bundleIDs={bundle}", 2)
     found = get(f"/tools/search?q=a&bundleIDs={bundle}").json
-    assert (slugs(found["tools"]), found["total"], found["typeCounts"]) == (["seen-a"], 1, {"http": 1})
-    assert get(f"/tools/facets?bundleIDs={bundle}").json["total"] == 1
+    assert (slugs(found["tools"]), found["total"]) == (["seen-a"], 1)
+    for words in ("", "&q=a"):
+        counts = get(f"/tools/facets?bundleIDs={bundle}{words}").json
+        assert (counts["total"], counts["types"], counts["bundles"]) == (1, {"http": 1}, {bundle: 1})
     path = f"/tools/bundles/{bundle}/tools"
     assert get(f"{path}/seen-a/version/1").status == 200
     for hidden in ("other-a/version/1", "other-a/versions", "other-a/version/1/usage"):
@@ -114,15 +116,21 @@ def test_the_pages_of_a_token_are_full(server: HttpServerProcess, store: Store, 
         assert (slugs(second["tools"]), second["nextPageToken"]) == (["seen-0"], None)
 
 
-def test_an_item_names_the_tool_and_its_bundle(server: HttpServerProcess, store: Store, bundle: str) -> None:
-    put(store, bundle, "sum", display_name="Sum", description="Adds.", tags=("maths",))
+def test_an_item_is_the_record_in_short(server: HttpServerProcess, store: Store, bundle: str) -> None:
+    put(store, bundle, "sum", display_name="Sum", description="Adds. " * 200, tags=("maths",))
     (item,) = server.send("GET", f"/tools?bundleIDs={bundle}").json["tools"]
     record = server.send("GET", f"/tools/bundles/{bundle}/tools/sum/version/1").json
-    own = {"name": item["name"]}
-    assert item == own | {key: record[key] for key in record if key in item}
+    assert len(item["description"]) < len(record["description"]) == len("Adds. " * 200)
+    own = {key: record[key] for key in record if key in item}
+    assert {**item, "description": record["description"]} == own
     assert item["name"].endswith("@1")
-    details = {"argSchema", "outputSchema", "impl", "schemaVersion", "unavailableBecause"}
-    assert set(record) - set(item) == details
+    assert (item["source"], item["kind"], item["trust"], item["asks"]) == ("user", "http", "new", None)
+    assert item["touches"] == ["network: example.com"]
+    assert (item["callCount"], item["lastCalledAt"]) == (0, None)
+    details = {"argSchema", "outputSchema", "outputFormat", "impl", "permissions", "examples"}
+    assert set(record) - set(item) == {*details, "schemaVersion"}
+    (one,) = server.send("GET", f"/tools/bundles?bundleIDs={bundle}").json["bundles"]
+    assert (one["toolCount"], one["source"]) == (1, "user")
 
 
 def test_the_size_of_a_page_is_a_hint(server: HttpServerProcess, store: Store, bundle: str) -> None:
@@ -169,7 +177,9 @@ def test_a_search_finds_words_by_class_and_every_hit_by_paging(
     assert sorted(slugs(found)) == ["fetch-weather", "other", "weatherReport", "wether"]
     page = server.send("GET", path).json
     assert slugs(page["tools"]) == slugs(found)
-    assert (page["total"], page["typeCounts"]) == (4, {"http": 4})
+    assert page["total"] == 4
+    counts = server.send("GET", f"/tools/facets?q=weather&bundleIDs={bundle}").json
+    assert (counts["total"], counts["kinds"], counts["sources"]) == (4, {"http": 4}, {"user": 4})
     assert slugs(pages(server, f"{path}&includeDisabled=true")).count("off") == 1
     store.delete_tool(bundle, "other", "1")
     wait_for_hits(server, path, 3)
@@ -180,15 +190,15 @@ def test_a_search_finds_words_by_class_and_every_hit_by_paging(
     ("path", "code"),
     [
         ("/tools/search", "missing_field"),
-        ("/tools/search?q=", "usage"),
-        ("/tools/search?q=%20-", "usage"),
-        ("/tools/search?q=a&pageSize=257", "invalid"),
-        ("/tools/search?q=a&recommendedPageSize=1", "invalid"),
-        ("/tools/search?q=a&pageToken=x", "usage"),
-        ("/tools?pageSize=1", "invalid"),
-        ("/tools?pageToken=x", "usage"),
-        ("/tools?tags=a b".replace(" ", "%20"), "invalid"),
-        ("/tools?bundleIDs=x", "invalid"),
+        ("/tools/search?q=", "invalid_input"),
+        ("/tools/search?q=%20-", "invalid_input"),
+        ("/tools/search?q=a&pageSize=257", "invalid_input"),
+        ("/tools/search?q=a&recommendedPageSize=1", "invalid_input"),
+        ("/tools/search?q=a&pageToken=x", "invalid_input"),
+        ("/tools?pageSize=1", "invalid_input"),
+        ("/tools?pageToken=x", "invalid_input"),
+        ("/tools?tags=a b".replace(" ", "%20"), "invalid_input"),
+        ("/tools?bundleIDs=x", "invalid_input"),
     ],
 )
 def test_wrong_queries(server: HttpServerProcess, path: str, code: str) -> None:
@@ -208,4 +218,4 @@ def test_a_token_is_bound_to_its_filters(server: HttpServerProcess, store: Store
         assert server.send("GET", f"{path}&pageToken={token}").status == 200
         for other in others:
             reply = server.send("GET", f"{path}&pageToken={token}&{other}")
-            assert (reply.status, reply.code) == (400, "usage")
+            assert (reply.status, reply.code) == (400, "invalid_input")

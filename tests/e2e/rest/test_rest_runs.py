@@ -77,7 +77,7 @@ def test_a_run_from_its_beginning_to_a_fork(server: HttpServerProcess) -> None:
     assert server.send("POST", f"/runs/{run_id}/retry", {}).status == 409
     other = server.create_token("chief", "admin")  # Its run, so its calls are not those of another caller.
     forked = server.send("POST", f"/runs/{run_id}/fork", {"iteration": 1}, token=other)
-    assert (forked.status, forked.json["forkedFrom"], forked.json["caller"]) == (201, run_id, "token:chief")
+    assert (forked.status, forked.json["forkedFromId"], forked.json["caller"]) == (201, run_id, "token:chief")
     assert ended(server, forked.json["id"])["answer"] == "It said one\n"
 
 
@@ -150,3 +150,26 @@ def test_what_is_wrong_is_named(server: HttpServerProcess) -> None:
     wrong = server.send("POST", "/runs", {"agent": "broken", "prompt": "x"})
     assert (wrong.status, wrong.json["error"]["code"]) == (400, "invalid_manifest")
     assert b"canary" not in wrong.body, "a client gets positions, and no lines of files"
+
+
+def test_runs_are_filtered_and_all_that_match_are_cancelled(server: HttpServerProcess) -> None:
+    token = server.create_token("many", "invoke", "read")
+
+    def send(path: str, body: Any) -> Any:
+        return server.send("POST", path, body, token=token)
+
+    done = ended(server, send("/runs", {"agent": "counter", "prompt": "x"}).json["id"], token)
+    query = "tool=say&state=done&since=2020-01-01T00:00:00Z"
+    listed = server.send("GET", f"/runs?{query}", token=token).json["runs"]
+    assert [run["id"] for run in listed] == [done["id"]]
+    assert server.send("GET", "/runs?until=2020-01-01T00:00:00Z", token=token).json["runs"] == []
+    assert server.send("GET", "/runs?caller=cli", token=token).status == 403
+    assert send("/runs/retry", {"agent": "short"}).json == {"count": 0, "done": [], "refused": {}}
+    failed = ended(server, send("/runs", {"agent": "short", "prompt": "x"}).json["id"], token)
+    assert failed["state"] == "failed"
+    assert send("/runs/retry", {"agent": "short"}).json["count"] == 1
+    assert send("/runs/retry", {"agent": "short", "atMost": 1}).json["done"] == [failed["id"]]
+    ended(server, failed["id"], token)
+    send("/runs", {"agent": "short", "prompt": "x"})
+    assert send("/runs/retry", {"state": "done", "atMost": 9}).json["count"] == 0
+    assert send("/runs/cancel", {"agent": "nobody", "atMost": 1}).json["count"] == 0

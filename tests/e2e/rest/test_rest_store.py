@@ -12,19 +12,15 @@ from typing import Any
 import pytest
 
 from tests.crib import Crib
+from tests.e2e.rest.store_rows import BUNDLE, HTTP, ROWS, Row
 from tests.http_server import HttpServerProcess, Reply, http_server
 from toolcrib.bundles import Store, ToolBody, log_of
 from toolcrib.guard import AuditQuery, AuditReader, verify
 from toolcrib.spec.identifier import new_id
 
-HTTP: dict[str, Any] = {
-    "type": "http",
-    "displayName": "Weather",
-    "impl": {"urlTemplate": "https://api.example.com/x"},
-}
-BUNDLE = {"slug": "shop", "displayName": "Shop"}
 FIELDS = {"id", "slug", "displayName", "description", "isEnabled", "isBuiltIn", "createdAt", "modifiedAt",
-          "softDeletedAt", "schemaVersion"}  # fmt: skip
+          "softDeletedAt", "schemaVersion", "availability", "unavailableBecause",
+          "source", "toolCount"}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -93,68 +89,6 @@ def missing(server: HttpServerProcess) -> Bundle:
     return Bundle(server, new_id())
 
 
-# -- the table: what is there, the request, its answer -----------------------------------------------
-
-Row = tuple[str, str, str, Any, int, str]
-ROWS: list[Row] = [
-    ("missing", "PUT", "bundle", BUNDLE, 201, ""),
-    ("bundle", "PUT", "bundle", BUNDLE, 200, ""),
-    ("deleted", "PUT", "bundle", BUNDLE, 200, ""),
-    ("missing", "PUT", "bundle", {"slug": "a b"}, 400, "invalid_slug"),
-    ("missing", "PUT", "bundle", {"slug": "a_b"}, 400, "invalid_slug"),
-    ("missing", "PUT", "bundle", {"slug": ""}, 400, "missing_field"),
-    ("missing", "PUT", "bundle", {"displayName": "x"}, 400, "missing_field"),
-    ("missing", "PUT", "bundle", {**BUNDLE, "colour": "red"}, 400, "invalid"),
-    ("missing", "PUT", "bundle", {**BUNDLE, "isEnabled": 1}, 400, "invalid"),
-    ("missing", "PUT", "bundle", [], 400, "invalid"),
-    ("missing", "PUT", "bundle", b"{", 400, "invalid"),
-    ("missing", "PUT", "bundle", b'{"slug": "a", "slug": "b"}', 400, "invalid"),
-    ("missing", "PUT", "bundle", b"", 400, "invalid"),
-    ("bundle", "PATCH", "bundle", {"isEnabled": False}, 200, ""),
-    ("bundle", "PATCH", "bundle", {"isEnabled": False, "slug": "x"}, 400, "invalid"),
-    ("bundle", "PATCH", "bundle", {}, 400, "missing_field"),
-    ("missing", "PATCH", "bundle", {"isEnabled": False}, 404, "not_found"),
-    ("deleted", "PATCH", "bundle", {"isEnabled": False}, 410, "bundle_deleting"),
-    ("bundle", "DELETE", "bundle", None, 202, ""),
-    ("missing", "DELETE", "bundle", None, 404, "not_found"),
-    ("full", "DELETE", "bundle", None, 409, "bundle_not_empty"),
-    ("deleted", "DELETE", "bundle", None, 410, "bundle_deleting"),
-    ("missing", "GET", "bundle", None, 404, "not_found"),
-    ("deleted", "GET", "bundle", None, 410, "bundle_deleting"),
-    ("bundle", "PUT", "tool", HTTP, 201, ""),
-    ("bundle", "PUT", "tool", {**HTTP, "impl": {**HTTP["impl"], "method": "get"}}, 201, ""),
-    ("bundle", "PUT", "tool", {**HTTP, "impl": {**HTTP["impl"], "method": "SEND"}}, 400, "invalid_manifest"),
-    ("full", "PUT", "tool", HTTP, 409, "conflict"),
-    ("off", "PUT", "tool", HTTP, 409, "bundle_disabled"),
-    ("missing", "PUT", "tool", HTTP, 404, "not_found"),
-    ("deleted", "PUT", "tool", HTTP, 410, "bundle_deleting"),
-    ("bundle", "PUT", "tool", {"type": "http", "impl": {}}, 400, "missing_field"),
-    ("bundle", "PUT", "tool", {"type": "http", "displayName": "x"}, 400, "missing_field"),
-    ("bundle", "PUT", "tool", {"displayName": "x", "impl": {}}, 400, "missing_field"),
-    ("bundle", "PUT", "tool", {**HTTP, "type": "ftp"}, 400, "invalid"),
-    ("bundle", "PUT", "tool", {**HTTP, "impl": {"urlTemplate": "ftp://a.example"}}, 400, "invalid"),
-    ("bundle", "PUT", "tool", {**HTTP, "impl": {"urlTemplate": "https://"}}, 400, "invalid_manifest"),
-    ("bundle", "PUT", "tool", {**HTTP, "argSchema": {"type": "string"}}, 400, "invalid_manifest"),
-    ("bundle", "PUT", "tool", {**HTTP, "tags": ["a", "a"]}, 400, "invalid"),
-    ("bundle", "PUT", "tool", {**HTTP, "tags": ["1"]}, 400, "invalid"),
-    ("full", "PATCH", "tool", {"isEnabled": False}, 200, ""),
-    ("full", "PATCH", "tool", {"isEnabled": False, "description": "x"}, 400, "invalid"),
-    ("full", "PATCH", "tool", {"isEnabled": "yes"}, 400, "invalid"),
-    ("bundle", "PATCH", "tool", {"isEnabled": False}, 404, "tool_not_found"),
-    ("off", "PATCH", "tool", {"isEnabled": False}, 409, "bundle_disabled"),
-    ("full", "DELETE", "tool", None, 204, ""),
-    ("off", "DELETE", "tool", None, 204, ""),
-    ("bundle", "DELETE", "tool", None, 404, "tool_not_found"),
-    ("missing", "DELETE", "tool", None, 404, "not_found"),
-    ("full", "GET", "tool", None, 200, ""),
-    ("off", "GET", "tool", None, 200, ""),
-    ("bundle", "GET", "tool", None, 404, "tool_not_found"),
-    ("deleted", "GET", "tool", None, 410, "bundle_deleting"),
-    ("full", "GET", "versions", None, 200, ""),
-    ("bundle", "GET", "versions", None, 404, "tool_not_found"),
-]
-
-
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: " ".join(map(str, row))[:60])
 def test_a_row_of_the_table(row: Row, request: pytest.FixtureRequest) -> None:
     there, method, what, body, status, code = row
@@ -216,25 +150,96 @@ def test_a_bundle_has_our_ids_and_times_and_keeps_its_creation(bundle: Bundle) -
     assert (after["modifiedAt"] > before["modifiedAt"], after["displayName"]) == (True, "New")
 
 
-@pytest.mark.parametrize(
-    "field", ["id", "isBuiltIn", "createdAt", "modifiedAt", "softDeletedAt", "schemaVersion"]
-)
-def test_what_is_ours_is_refused_where_it_differs(bundle: Bundle, field: str) -> None:
+def test_what_is_read_can_be_written(bundle: Bundle) -> None:
+    read = bundle.send("GET").json
+    reply = bundle.send("PUT", {**read, "description": "new", "createdAt": "2001-01-01T00:00:00Z"})
+    assert (reply.status, reply.json["description"]) == (200, "new")
+    assert reply.json["createdAt"] == read["createdAt"]
+    tool = bundle.send_tool("PUT", {**HTTP, "tags": ["a"], "isEnabled": False}).json
+    reply = bundle.send_tool("PUT", {**tool, "version": "v2", "description": "new"}, "weather", "v2")
+    assert (reply.status, reply.json["description"]) == (201, "new")
+    same = ("displayName", "tags", "type", "isEnabled", "argSchema", "outputSchema", "impl")
+    assert {name: reply.json[name] for name in same} == {name: tool[name] for name in same}
+    assert reply.json["toolID"] != tool["toolID"]
+    manifest = bundle.send_tool("PUT", MANIFEST.encode(), "word-count", "1", headers=YAML).json
+    manifest["impl"]["manifest"] = MANIFEST.replace("version: 1", "version: 2")
+    again = bundle.send_tool("PUT", {**manifest, "version": "2"}, "word-count", "2")
+    assert (again.status, again.json["impl"]) == (201, manifest["impl"])
+
+
+def test_a_body_that_names_another_record_than_the_path_is_refused(bundle: Bundle) -> None:
     record = bundle.send("GET").json
-    reply = bundle.send("PUT", {**BUNDLE, field: True})
-    assert (reply.status, reply.code) == (400, "invalid")
-    assert [one["path"] for one in reply.json["error"]["violations"]] == [f"$.{field}"]
-    assert bundle.send("GET").json == record
-    assert bundle.send("PUT", {**record, "description": "new"}).status == 200  # a whole record, read before
-
-
-@pytest.mark.parametrize(
-    "field", ["id", "bundleID", "slug", "version", "isBuiltIn", "createdAt", "modifiedAt", "schemaVersion"]
-)
-def test_what_is_ours_of_a_tool_is_refused_where_it_differs(bundle: Bundle, field: str) -> None:
-    assert bundle.send_tool("PUT", {**HTTP, field: True}).code == "invalid"
-    same = {"bundleID": bundle.id, "slug": "weather", "version": "v1", "isBuiltIn": False}
+    reply = bundle.send("PUT", {**record, "id": new_id()})
+    assert (reply.status, reply.code) == (400, "invalid_input")
+    other = {"bundleID": new_id(), "slug": "climate", "version": "v2"}
+    for names in (["bundleID"], ["slug"], ["version"], ["bundleID", "slug", "version"]):
+        reply = bundle.send_tool("PUT", {**HTTP, **{name: other[name] for name in names}})
+        assert (reply.status, reply.code) == (400, "invalid_input")
+        assert [one["path"] for one in reply.json["error"]["violations"]] == [f"$.{name}" for name in names]
+    same = {"bundleID": bundle.id, "slug": "weather", "version": "v1"}
     assert bundle.send_tool("PUT", {**HTTP, **same}).status == 201
+
+
+def test_a_put_that_is_sent_again_with_its_key_has_the_first_answer(server: HttpServerProcess) -> None:
+    one, key = Bundle(server, new_id()), {"Idempotency-Key": new_id()}
+    first = one.send("PUT", BUNDLE, headers=key)
+    again = one.send("PUT", BUNDLE, headers=key)
+    assert (first.status, again.status, again.body) == (201, 201, first.body)
+    assert again.headers["ETag"] == first.headers["ETag"]
+    other = one.send("PUT", {**BUNDLE, "description": "other"}, headers=key)
+    assert (other.status, other.code) == (409, "idempotency_conflict")
+    key = {"Idempotency-Key": new_id()}
+    refused = one.send_tool("PUT", {**HTTP, "tags": ["1"]}, headers=key)
+    assert refused.code == "invalid_input"
+    made = one.send_tool("PUT", HTTP, headers=key)  # A refusal leaves the key free.
+    again = one.send_tool("PUT", HTTP, headers=key)
+    assert (made.status, again.status, again.body) == (201, 201, made.body)
+    assert one.send_tool("PUT", HTTP).code == "conflict"
+    assert one.send_tool("PUT", HTTP, "other", "v1", headers=key).code == "idempotency_conflict"
+    theirs = server.create_token("another", "admin")
+    assert one.send_tool("PUT", HTTP, headers=key, token=theirs).code == "conflict"
+    for wrong in ("", "x" * 256, "a\tb"):
+        assert one.send("PUT", BUNDLE, headers={"Idempotency-Key": wrong}).code == "invalid_input"
+
+
+def test_a_change_of_a_bundle_that_was_changed_meanwhile_is_refused(bundle: Bundle) -> None:
+    old = bundle.send("GET").headers["ETag"]
+    now = bundle.send("PUT", {**BUNDLE, "description": "ours"}, headers={"If-Match": old}).headers["ETag"]
+    stale = bundle.send("PUT", {**BUNDLE, "description": "stale"}, headers={"If-Match": old})
+    assert (stale.status, stale.code) == (412, "precondition_failed")
+    assert bundle.send("GET").json["description"] == "ours"
+    assert bundle.send("GET").headers["ETag"] == now
+
+
+def test_a_record_that_was_cut_off_is_listed_replaced_and_deleted(bundle: Bundle) -> None:
+    assert bundle.send_tool("PUT", {**HTTP, "description": "whole"}, "other", "v1").status == 201
+    listed = f"/tools?includeDisabled=true&bundleIDs={bundle.id}"
+
+    def broken(path: str = listed) -> dict[str, str]:
+        found = pages(bundle.server, path, "tools")
+        return {
+            one["slug"]: one["unavailableBecause"] for one in found if one["availability"] == "unavailable"
+        }
+
+    assert bundle.send_tool("PUT", HTTP).status == 201
+    for method, body in (("PUT", HTTP), ("DELETE", None)):
+        (file,) = (
+            path
+            for path in (bundle.server.data / "bundles" / bundle.id / "tools").iterdir()
+            if json.loads(path.read_bytes())["slug"] == "weather"
+        )
+        file.write_bytes(file.read_bytes()[:100])
+        assert broken().keys() == {"weather"}
+        assert broken(listed.replace("?", "/search?q=weather&")) == broken()
+        assert str(bundle.server.data) not in broken()["weather"]
+        shown = bundle.send_tool("GET").json
+        assert (shown["availability"], shown["unavailableBecause"]) == ("unavailable", broken()["weather"])
+        assert bundle.send_tool("PATCH", {"isEnabled": True}).code == "state_unavailable"
+        call = bundle.server.send("POST", f"{bundle.tool()}/invoke", {"args": {}})
+        assert (call.status, call.code) == (503, "tool_unavailable")
+        assert bundle.send_tool(method, body).status in (201, 204)
+        assert not broken()
+    assert bundle.send_tool("GET", None, "other", "v1").json["description"] == "whole"
 
 
 def test_a_tool_is_stored_as_it_was_put(bundle: Bundle, store: Store) -> None:
@@ -280,7 +285,7 @@ def test_a_native_manifest_is_put_by_its_content_type(bundle: Bundle) -> None:
     }
     assert bundle.send_tool("PUT", record, "word-count", "2").json["isEnabled"] is False
     wrong = bundle.send_tool("PUT", MANIFEST.encode(), "words", "1", headers=YAML)
-    assert (wrong.status, wrong.code) == (400, "invalid")
+    assert (wrong.status, wrong.code) == (400, "invalid_input")
     broken = MANIFEST.replace("kind: python", "kind: phyton")
     wrong = bundle.send_tool("PUT", broken.encode(), "word-count", "3", headers=YAML)
     assert (wrong.status, wrong.code) == (400, "invalid_manifest")
@@ -319,9 +324,9 @@ def test_a_conflict_leaves_the_stored_bytes(full: Bundle) -> None:
 
 
 def test_a_deleted_tool_can_be_put_again_and_gets_a_new_id(full: Bundle) -> None:
-    before = full.send_tool("GET").json["id"]
+    before = full.send_tool("GET").json["toolID"]
     assert full.send_tool("DELETE").status == 204
-    assert full.send_tool("PUT", HTTP).json["id"] != before
+    assert full.send_tool("PUT", HTTP).json["toolID"] != before
 
 
 def test_a_switch_does_not_count_as_a_change(full: Bundle) -> None:
@@ -389,16 +394,16 @@ def test_disabled_bundles_are_listed_if_asked_for(bundle: Bundle) -> None:
 @pytest.mark.parametrize(
     ("query", "code"),
     [
-        ("pageToken=x", "usage"),
-        ("pageToken=" + "e30", "usage"),
-        ("pageToken=%00", "usage"),
-        ("pageSize=0", "invalid"),
-        ("pageSize=257", "invalid"),
-        ("pageSize=1.5", "invalid"),
-        ("pageSize=x", "invalid"),
-        ("includeDisabled=1", "invalid"),
-        ("bundleIDs=x", "invalid"),
-        ("pagesize=1", "invalid"),
+        ("pageToken=x", "invalid_input"),
+        ("pageToken=" + "e30", "invalid_input"),
+        ("pageToken=%00", "invalid_input"),
+        ("pageSize=0", "invalid_input"),
+        ("pageSize=257", "invalid_input"),
+        ("pageSize=1.5", "invalid_input"),
+        ("pageSize=x", "invalid_input"),
+        ("includeDisabled=1", "invalid_input"),
+        ("bundleIDs=x", "invalid_input"),
+        ("pagesize=1", "invalid_input"),
     ],
 )
 def test_wrong_queries_of_bundles(server: HttpServerProcess, query: str, code: str) -> None:
@@ -413,7 +418,7 @@ def test_a_page_token_is_bound_to_its_filters(server: HttpServerProcess) -> None
     token = server.send("GET", "/tools/bundles?pageSize=1").json["nextPageToken"]
     assert server.send("GET", f"/tools/bundles?pageSize=1&pageToken={token}").status == 200
     reply = server.send("GET", f"/tools/bundles?pageSize=1&includeDisabled=true&pageToken={token}")
-    assert (reply.status, reply.code) == (400, "usage")
+    assert (reply.status, reply.code) == (400, "invalid_input")
 
 
 # -- ETags -------------------------------------------------------------------------------------------
@@ -486,7 +491,7 @@ def test_every_violation_of_a_body_is_listed(bundle: Bundle) -> None:
 @pytest.mark.parametrize("number", ["18446744073709551616", "1e999", "NaN"])
 def test_numbers_that_would_be_rounded_are_refused(bundle: Bundle, number: str) -> None:
     text = f'{{"type": "go", "displayName": "x", "impl": {{"goFunc": "f"}}, "argSchema": {{"x": {number}}}}}'
-    assert bundle.send_tool("PUT", text.encode()).code == "invalid"
+    assert bundle.send_tool("PUT", text.encode()).code == "invalid_input"
 
 
 # -- scopes, processes ---------------------------------------------------------------------------------
@@ -544,6 +549,34 @@ def test_revisions_and_history_of_a_tool(full: Bundle) -> None:
     unchanged = f"/tools/bundles/{built_in}/tools/read-file/history"
     assert full.server.send("GET", unchanged).json == {"changes": []}
     assert full.server.send("GET", f"{full.tool('none')}/revisions").code == "tool_not_found"
+
+
+def test_what_was_deleted_is_listed_and_restored_as_it_was(full: Bundle) -> None:
+    def listed(token: str = "") -> tuple[list[str], list[str]]:
+        trash = full.server.send("GET", "/tools/trash", token=token).json
+        tools = [one["slug"] for one in trash["tools"] if one["bundleID"] == full.id]
+        return [one["id"] for one in trash["bundles"]], tools
+
+    first = full.send_tool("GET").json
+    assert full.server.send("POST", f"{full.tool()}/restore").code == "tool_not_found"
+    assert full.send_tool("DELETE").status == 204
+    assert listed()[1] == ["weather"]
+    assert listed(full.server.create_token(f"sees-{full.id[-6:]}", "read", tools=["other"]))[1] == []
+    assert full.send("DELETE").status == 202
+    assert full.id in listed()[0]
+    assert full.server.send("POST", f"{full.tool()}/restore").code == "bundle_deleting"
+    restored = full.server.send("POST", f"{full.path}/restore")
+    assert (restored.status, restored.json["id"], restored.json["softDeletedAt"]) == (200, full.id, None)
+    assert full.server.send("POST", f"{full.path}/restore").code == "not_found"
+    back = full.server.send("POST", f"{full.tool()}/restore")
+    assert (back.status, back.json["toolID"]) == (200, first["toolID"])
+    kept = {"createdAt", "modifiedAt", "argSchema", "impl", "isEnabled", "description"}
+    now = full.send_tool("GET").json
+    assert {key: now[key] for key in kept} == {key: first[key] for key in kept}
+    assert (full.id in listed()[0], listed()[1]) == (False, [])
+    assert full.server.send("POST", f"{full.tool()}/restore").code == "conflict"
+    changes = full.server.send("GET", f"{full.path}/tools/weather/history").json["changes"]
+    assert [one["event"] for one in changes] == ["TOOL_RESTORED", "TOOL_DELETED", "TOOL_PUT"]
 
 
 def test_each_change_over_http_is_in_the_log_of_the_store(full: Bundle) -> None:

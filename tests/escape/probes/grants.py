@@ -405,15 +405,17 @@ def forged_audit_lines(arena: Arena) -> Found:
 )
 def audit_log_locked(arena: Arena) -> Found:
     (arena.project / "holder.py").write_text(
-        "import fcntl, time\n"
+        "import fcntl, os, time\n"
         "def run():\n"
         "    try:\n"
         "        log = open('.toolcrib/audit/tools.log')\n"
         "        fcntl.flock(log, fcntl.LOCK_EX)\n"
-        "        time.sleep(2)\n"
+        "        until = time.monotonic() + 30\n"
+        "        while not os.path.exists('stop') and time.monotonic() < until:\n"
+        "            time.sleep(0.02)\n"
         "    except OSError:\n"
-        "        pass\n"
-        "    return 'tried'\n"
+        "        return 'tried'\n"
+        "    return 'tried' if os.path.exists('stop') else 'tried until nobody stopped it'\n"
     )
     arena.tool("true", exec={"command": {"entrypoint": "true"}})
     arena.tool(
@@ -426,12 +428,12 @@ def audit_log_locked(arena: Arena) -> Found:
     thread = threading.Thread(target=lambda: held.append(arena.call("holder")))
     thread.start()
     time.sleep(0.5)
-    began = time.monotonic()
     other = arena.call("true")
-    seconds = time.monotonic() - began
+    (arena.project / "stop").touch()
     thread.join()
-    said = f"another call took {seconds:.1f} s: {other.error or 'fine'}"
-    return arena.answered(held[0], seconds > 1 or other.error, "tried" in words(held[0]), said)
+    has_waited = "nobody stopped it" in words(held[0])
+    said = f"another call {'has waited for it' if has_waited else 'ran beside it'}: {other.error or 'fine'}"
+    return arena.answered(held[0], has_waited or other.error, "tried" in words(held[0]), said)
 
 
 @probe("grants", "have the server read a huge file: the settings of a virtual environment", ours_only=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,57 @@ async def test_chunks_alone_are_the_value_also_of_a_plain_generator() -> None:
         yield Chunk("b")
 
     assert await told(tools, "write") == (["a", "b"], "ab")
+
+
+def plain_words(n: int) -> Iterator[str]:
+    for number in range(n):
+        yield f"{number} "
+
+
+def plain_rows(n: int) -> Iterator[Any]:
+    for number in range(n):
+        yield {"n": number}
+
+
+async def slow_words(n: int) -> AsyncIterator[str]:
+    for text in plain_words(n):
+        yield text
+
+
+async def slow_rows(n: int) -> AsyncIterator[Any]:
+    for row in plain_rows(n):
+        yield row
+
+
+def with_total(n: int) -> Generator[Any, None, Any]:
+    yield from range(n)
+    return {"total": n}
+
+
+@pytest.mark.parametrize("isolation", ["thread", "inline", "process"])
+@pytest.mark.parametrize(
+    ("function", "value"),
+    [
+        (plain_words, "0 1 2 "),
+        (slow_words, "0 1 2 "),
+        (plain_rows, [{"n": 0}, {"n": 1}, {"n": 2}]),
+        (slow_rows, [{"n": 0}, {"n": 1}, {"n": 2}]),
+        (with_total, {"total": 3}),
+    ],
+)
+async def test_a_generator_returns_all_that_it_yields(function: Any, value: Any, isolation: str) -> None:
+    tools = Toolset()
+    tools.register(function, isolation=isolation)
+
+    assert (await tools.call(function.__name__, {"n": 3})).unwrap() == value
+
+
+async def test_a_generator_of_nothing_and_of_one_row_is_a_list() -> None:
+    tools = Toolset()
+    tools.register(plain_rows)
+
+    assert (await tools.call("plain_rows", {"n": 0})).unwrap() == []
+    assert (await tools.call("plain_rows", {"n": 1})).unwrap() == [{"n": 0}]
 
 
 async def test_leaving_early_ends_the_generator() -> None:

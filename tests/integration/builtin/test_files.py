@@ -61,7 +61,6 @@ async def test_a_folder_is_listed_in_both_forms(disk: Disk) -> None:
     lines = (await disk.value("list_directory", path=".")).splitlines()
     assert lines[0] == "file          5  f.txt"
     assert [line.split()[0] for line in lines] == ["file", "link", "dir"]
-    assert (await disk.refused("list_files", path="f.txt")).startswith("not_found: ")
 
 
 async def test_edits_are_made_all_or_not_at_all(disk: Disk) -> None:
@@ -199,6 +198,59 @@ async def test_a_long_file_says_how_to_read_on(disk: Disk) -> None:
             break
         offset = int(note.rpartition("offset=")[2].rstrip(".]"))
     assert read == text
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("limit", [1, 2, 3, 5, 7])
+async def test_no_character_is_parted_wherever_a_part_begins(disk: Disk, encoding: str, limit: int) -> None:
+    text = "\ufeffa é 日本 \U0001f600\U0001f600 z"
+    data = text.encode(encoding)
+    (disk.work / "f.txt").write_bytes(data)
+    read, offset = "", 0
+    while True:
+        part = await disk.value("read_file", path="f.txt", offset=offset, limit=limit)
+        body, cut, note = part.partition("\n[cut: bytes ")
+        begin = int(note.partition(" ")[0]) if cut else offset
+        assert begin == offset, "the next part begins where this one ends"
+        read += body
+        if not cut:
+            break
+        offset = int(note.rpartition("offset=")[2].rstrip(".]"))
+    assert read == text.removeprefix("\ufeff")
+    for offset in range(len(data)):
+        part = await disk.value("read_file", path="f.txt", offset=offset, limit=100)
+        assert "\ufffd" not in part, offset
+        assert text.endswith(part), offset
+
+
+async def test_other_encodings_are_shown_with_a_warning(disk: Disk) -> None:
+    for name, data, text, warning in (
+        (
+            "latin.txt",
+            b"caf\xe9 b\xe9b\xe9\n",
+            "caf\ufffd b\ufffdb\ufffd\n",
+            "the file is not UTF-8 (byte 3)",
+        ),
+        ("latin", b"caf\xe9\n", "caf\ufffd\n", "the file is not UTF-8 (byte 3)"),
+        ("wide.txt", "\ufeffé 日本".encode("utf-16-le"), "é 日本", "the file is UTF-16, not UTF-8"),
+        ("wide", "\ufeffé 日本".encode("utf-16-be"), "é 日本", "the file is UTF-16, not UTF-8"),
+    ):
+        (disk.work / name).write_bytes(data)
+        result = await disk.tools.call("read_file", {"path": name})
+        assert result.unwrap() == text
+        (said,) = result.warnings
+        assert warning in said
+    (disk.work / "plain.txt").write_text("é")
+    assert (await disk.tools.call("read_file", {"path": "plain.txt"})).warnings == ()
+    (disk.work / "blob").write_bytes(bytes(range(256)))
+    assert (await disk.tools.call("read_file", {"path": "blob"})).blocks
+
+
+async def test_a_file_is_not_listed_as_a_folder(disk: Disk) -> None:
+    (disk.work / "f.txt").write_text("x")
+    for name in ("list_directory", "list_files"):
+        assert await disk.refused(name, path="f.txt") == "invalid_input: is not a folder: f.txt"
+        assert await disk.refused(name, path="gone") == "not_found: no such file or folder: gone"
 
 
 async def test_pipes_devices_and_hard_links_are_no_way_out(disk: Disk) -> None:

@@ -65,9 +65,24 @@ async def test_a_command_that_takes_too_long_is_ended_with_what_it_wrote(tools: 
     assert result.error is not None
     assert (result.error.code, result.error.message) == (
         "timed_out",
-        "the command took longer than 1 s",
+        "the command took longer than 1 s. Until then it wrote:\nbegun\n\n(exit code: 143)",
     )
     assert result.error.details["output"].startswith("begun\n")
+    quiet = await tools.call("execute_command", {"command": "sleep 60", "timeout": 1})
+    assert quiet.error is not None
+    assert quiet.error.message == "the command took longer than 1 s"
     refused = await tools.call("execute_command", {"command": "true", "timeout": 121})
     assert refused.error is not None
     assert refused.error.code == "invalid_input"
+
+
+@pytest.mark.parametrize("name", ["exec", "execute_command"])
+async def test_a_working_folder_that_is_none_is_a_wrong_argument(
+    tools: Toolset, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "work" / "file").write_text("")
+    for folder, why in (("gone", "does not exist"), ("file", "is not a folder")):
+        result = await tools.call(name, {"command": "pwd", "workdir": folder})
+        assert result.error is not None
+        assert (result.error.code, result.error.message) == ("invalid_input", f"workdir {folder} {why}")
+        assert [one.path for one in result.error.violations] == ["$.workdir"]

@@ -8,6 +8,7 @@ from base64 import b64encode
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from aiohttp import web
@@ -15,6 +16,7 @@ from aiohttp import web
 from toolcrib import Toolset
 from toolcrib.errors import UnavailableError
 from toolcrib.middleware import tracing_middleware
+from toolcrib.state.installation import install_hint
 
 FEED = "<rss><item><link>https://a.example/</link><title><![CDATA[New]]></title></item></rss>"
 PAGE = '<head><title>T</title></head><body><h1>Hi</h1><p>See <a href="/next">next</a>.</p></body>'
@@ -37,12 +39,23 @@ class Site:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    async def answer(self, request: web.Request) -> web.StreamResponse:
-        self.seen.append(request)
-        body = await request.text()
+    def asked_for(self, request: web.Request) -> web.Response | None:
+        """An answer that the test wrote, or put into the query."""
         if request.path in FIXED:
             text, media_type = FIXED[request.path]
             return web.Response(text=text, content_type=media_type)
+        if "body" in request.query:
+            media = {"Content-Type": request.query["type"]}
+            return web.Response(body=bytes.fromhex(request.query["body"]), headers=media)
+        if (given := request.query.get("q", "")).startswith("shape "):
+            return web.Response(text=given.removeprefix("shape "), content_type="application/json")
+        return None
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        self.seen.append(request)
+        body = await request.text()
+        if (asked := self.asked_for(request)) is not None:
+            return asked
         match request.path:
             case "/latin" | "/named" as path:
                 charset, media = ("latin-1", "") if path == "/latin" else ("utf-8", "; charset=utf-8")
@@ -279,10 +292,81 @@ async def test_what_is_not_installed_is_named_with_the_line_that_installs_it(
     for name, arguments, extra in (("fetch_url", page, "web"), ("send_email", mail, "mail")):
         result = await tools.call(name, arguments)
         assert result.error is not None
-        assert (result.error.code, result.error.hint) == (
-            "tool_unavailable",
-            f"Install it: pip install 'toolcrib[{extra}]'",
-        )
+        assert (result.error.code, result.error.hint) == ("tool_unavailable", install_hint(extra))
     with pytest.raises(UnavailableError) as tracing:
         tracing_middleware()
-    assert tracing.value.hint == "pip install 'toolcrib[otel]'"
+    assert tracing.value.hint == install_hint("otel")
+
+
+def meta(label: str, text: str, codec: str) -> bytes:
+    return f'<!doctype html><head><meta charset="{label}"></head><p>{text}</p>'.encode(codec)
+
+
+@pytest.mark.parametrize(
+    ("media", "body", "text"),
+    [
+        ("text/html; charset=iso-8859-1", b"<p>\x80 \x93q\x94 caf\xe9", "\u20ac \u201cq\u201d café"),
+        ("text/plain; charset=latin1", b"\x80", "\u20ac"),
+        ("text/plain; charset=us-ascii", b"\x96", "\u2013"),
+        ("text/html", meta("iso-8859-1", "\u20ac", "cp1252"), "\u20ac"),
+        ("text/html", meta("windows-1251", "Привет", "cp1251"), "Привет"),
+        ("text/html", meta("shift_jis", "日本①", "cp932"), "日本①"),
+        ("text/html", meta("gb2312", "你好", "gb18030"), "你好"),
+        ("text/html", meta("utf-16", "é", "utf-8"), "é"),
+        (
+            "text/html",
+            b'<meta http-equiv="Content-Type" content="text/html; charset=koi8-r"><p>'
+            + "Привет".encode("koi8-r"),
+            "Привет",
+        ),
+        ("text/html", b"<!-- <meta charset=koi8-r> --><p>\xc3\xa9", "é"),
+        ("text/html; charset=utf-8", meta("windows-1251", "é", "utf-8"), "é"),
+        ("text/html; charset=windows-1251", b"\xef\xbb\xbf<p>\xc3\xa9", "é"),
+        ("text/html; charset=utf-8", b"\xff\xfe" + "<p>é 日本".encode("utf-16-le"), "é 日本"),
+        ("text/plain", b"\xfe\xff" + "é 日本".encode("utf-16-be"), "é 日本"),
+        ("text/plain; charset=utf-16le", "é 日本".encode("utf-16-le"), "é 日本"),
+        ("text/html; charset=no-such-thing", "<p>é".encode(), "é"),
+    ],
+)
+async def test_a_page_is_decoded_as_browsers_do(
+    site: Site, tmp_path: Path, media: str, body: bytes, text: str
+) -> None:
+    tools = toolset(site, tmp_path)
+    asked = f"{site.url}/encoded?{urlencode({'type': media, 'body': body.hex()})}"
+    assert await tools.execute("fetch_url", {"url": asked}) == text
+
+
+@pytest.mark.parametrize(
+    ("provider", "answer"),
+    [
+        ("brave", "[]"),
+        ("brave", "{}"),
+        ("brave", '{"error": "no"}'),
+        ("brave", '{"query": {}, "web": []}'),
+        ("brave", '{"query": {}, "web": {"results": "none"}}'),
+        ("brave", '{"query": {}, "web": {"results": ["https://a.example"]}}'),
+        ("brave", '{"query": {}, "web": {"results": [{"title": "no address"}]}}'),
+        ("searxng", "{}"),
+        ("searxng", '{"results": {"url": "https://a.example"}}'),
+        ("searxng", '{"results": [1]}'),
+        ("searxng", '"text"'),
+    ],
+)
+async def test_an_answer_of_a_search_provider_in_another_shape_is_an_error(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, provider: str, answer: str
+) -> None:
+    monkeypatch.setenv("BRAVE_API_KEY", "k")
+    tools = toolset(site, tmp_path, web_search={"provider": provider, "url": site.url})
+    result = await tools.call("web_search", {"query": f"shape {answer}"})
+    assert result.error is not None, result.value
+    assert "answered in another shape: it" in result.error.message
+    assert "`provider` and `url`" in (result.error.hint or "")
+
+
+async def test_a_search_without_results_is_none(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BRAVE_API_KEY", "k")
+    for provider, answer in (("brave", '{"query": {"original": "x"}}'), ("searxng", '{"results": []}')):
+        tools = toolset(site, tmp_path, web_search={"provider": provider, "url": site.url})
+        assert await tools.execute("web_search", {"query": f"shape {answer}"}) == []

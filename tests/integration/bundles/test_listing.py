@@ -9,7 +9,7 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,14 +17,14 @@ import pytest
 
 from tests.commands import Forked
 from tests.conftest import need
-from toolcrib.bundles import BuiltIn, BundleBody, BundleRecord, Store, ToolBody, ToolRecord
+from tests.sources import MOMENT, MemorySource
+from toolcrib.bundles import BundleBody, ListedTool, Store, ToolBody, ToolRecord
 from toolcrib.bundles.journal import Journal
-from toolcrib.bundles.listing import ListedTool, Listing
+from toolcrib.bundles.listing import Listing, Place
 from toolcrib.errors import StateUnavailable
 from toolcrib.spec.identifier import new_id
 
 TOOL = ToolBody(display_name="x", type="http", impl={}, arg_schema={"properties": {"city": {}}})
-MOMENT = "2020-01-01T00:00:00.000Z"
 WRITER = """
 import sys
 from pathlib import Path
@@ -54,8 +54,22 @@ def every(tool: ListedTool) -> bool:
     return True
 
 
+def page(
+    listing: Listing,
+    count: int | None = None,
+    behind: Place | None = None,
+    wanted: Callable[[ListedTool], bool] = every,
+    bundles: Sequence[str] = (),
+    tags: Sequence[str] = (),
+) -> list[ListedTool]:
+    """The newest tools behind a place."""
+    order = listing.ordered("createdAt", bundles, tags)
+    places = ((number, place) for number, place in enumerate(order) if behind is None or place < behind)
+    return [tool for _, tool in listing.page(places, count, wanted, bundles, tags)]
+
+
 def names(listing: Listing) -> list[str]:
-    return [tool.slug for tool in listing.page(1000, None, every)]
+    return [tool.slug for tool in page(listing)]
 
 
 def in_step(store: Store, listing: Listing) -> None:
@@ -69,9 +83,9 @@ def in_step(store: Store, listing: Listing) -> None:
     }
     assert {(tool.bundle, tool.slug, tool.version, tool.enabled) for tool in listing.tools()} == stored
     pages, before = [], None
-    while page := listing.page(7, before, every):
-        pages += page
-        before = page[-1].order
+    while found := page(listing, 7, before):
+        pages += found
+        before = found[-1].order
     assert len(pages) == len(stored)
     assert [tool.order for tool in pages] == sorted((tool.order for tool in pages), reverse=True)
     for bundle in listing.bundles:
@@ -79,9 +93,9 @@ def in_step(store: Store, listing: Listing) -> None:
             expected = [
                 tool for tool in pages if tool.bundle == bundle and (not tags or {*tags} & {*tool.tags})
             ]
-            assert listing.page(1000, None, every, [bundle], tags) == expected
+            assert page(listing, bundles=[bundle], tags=tags) == expected
             if expected:
-                assert listing.page(3, expected[0].order, every, [bundle], tags) == expected[1:4]
+                assert page(listing, 3, expected[0].order, every, [bundle], tags) == expected[1:4]
 
 
 @pytest.fixture
@@ -131,11 +145,11 @@ def test_a_page_of_one_bundle_or_tag_looks_at_no_other_tool(
         asked.append(tool.slug)
         return True
 
-    assert len(listing.page(25, None, wanted, [bundle])) == 3
+    assert len(page(listing, 25, None, wanted, [bundle])) == 3
     assert asked == ["a2", "a1", "a0"]
-    assert len(listing.page(25, None, wanted, (), ["third", "even"])) == 20
-    assert listing.page(25, None, wanted, [new_id()], ["even"]) == []
-    assert listing.page(25, None, wanted, [bundle, other], ["never"]) == []
+    assert len(page(listing, 25, None, wanted, (), ["third", "even"])) == 20
+    assert page(listing, 25, None, wanted, [new_id()], ["even"]) == []
+    assert page(listing, 25, None, wanted, [bundle, other], ["never"]) == []
     assert len(asked) == 23
     store.delete_tool(bundle, "a2", "1")
     store.switch_tool(bundle, "a1", "1", enabled=False)
@@ -243,17 +257,35 @@ def test_a_long_journal_is_begun_anew(store: Store, bundle: str, tmp_path: Path)
     in_step(store, second)
 
 
-def test_what_is_built_in_is_listed_with_its_switch(tmp_path: Path) -> None:
-    facts = {"slug": "now", "version": "1", "type": "go", "impl": {}}
-    a, b = new_id(), new_id()
-    bundle = BundleRecord(id=a, slug="builtin", created_at=MOMENT, modified_at=MOMENT)
-    tool = ToolRecord(id=b, bundle_id=a, created_at=MOMENT, modified_at=MOMENT, **facts)  # type: ignore[arg-type]
-    store = Store(tmp_path, built_in=[BuiltIn(bundle, [tool])])
+def test_the_tools_of_sources_are_listed_with_their_switches(tmp_path: Path) -> None:
+    def tool(number: int) -> ToolRecord:
+        facts = {"slug": f"a{number}", "version": "1", "type": "go", "impl": {}, "created_at": MOMENT}
+        return ToolRecord(id=new_id(), bundle_id=a, modified_at=MOMENT, **facts)  # type: ignore[arg-type]
+
+    a = new_id()
+    source = MemorySource(a, "shop", [tool(0), tool(1)], "project")
+    store = Store(tmp_path, sources=[source])
     listing = Listing(store, tmp_path / "listing")
     in_step(store, listing)
-    store.switch_tool(a, "now", "1", enabled=False)
+    assert not (tmp_path / "bundles").exists()
+    store.switch_tool(a, "a1", "1", enabled=False)
+    assert listing.is_behind
     in_step(store, listing)
-    assert not next(listing.tools()).enabled
+    assert [one.slug for one in listing.tools() if listing.is_on(one)] == ["a0"]
+    own = new_id()
+    store.put_bundle(own, BundleBody(slug="own"))
+    store.put_tool(own, "mine", "1", TOOL)
+    in_step(store, listing)
+    source.put([tool(2), *source.tools[1:]])
+    in_step(store, listing)
+    assert {one.slug for one in listing.tools()} == {"a1", "a2", "mine"}
+    source.put(map(tool, range(600)))  # So many that the order is made anew.
+    in_step(store, listing)
+    assert listing.records == 1
+    listing.save()
+    later = Listing(Store(tmp_path), tmp_path / "listing")
+    later.refresh()
+    assert [one.slug for one in later.tools()] == ["mine"]  # Of a source nothing is kept.
 
 
 def test_deleted_bundles_are_hidden(store: Store, bundle: str, tmp_path: Path) -> None:

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from tests.commands import Forked
-from toolcrib.bundles.usage import HourOfUse, UsageCounts
 from toolcrib.errors import StateUnavailable
+from toolcrib.state.usage import HourOfUse, UsageCounts
 
 WORKER = """
 import sys
 from pathlib import Path
-from toolcrib.bundles.usage import UsageCounts
+from toolcrib.state.usage import UsageCounts
 usage = UsageCounts(Path(sys.argv[1]))
 for number in range(500):
     usage.count("a", failed=number % 5 == 0)
@@ -58,6 +58,24 @@ def test_hours_are_counted_apart_and_the_last_call_is_the_latest(tmp_path: Path)
     usage.count("a", failed=False)
     assert usage.series("a", 7200) == [HourOfUse(7200, 2, 1), HourOfUse(14400, 1, 0)]
     assert usage.of("a").last_called_at == 14400.0
+    usage.close()
+
+
+def test_days_have_the_times_within_which_half_and_nearly_all_ended(tmp_path: Path) -> None:
+    now = [86_400.0]
+    usage = UsageCounts(tmp_path / "usage.db", clock=lambda: now[0])
+    for ms in range(1, 101):
+        usage.count("a", failed=ms > 98, ms=float(ms))
+    now[0] = 2 * 86_400.0 + 3_599
+    usage.count("a", failed=False, ms=0.0)
+    usage.count("b", failed=False, ms=60_000.0)
+    first, *later = usage.days(86_400.0)
+    assert (first.tool, first.begins, first.calls, first.failures) == ("a", 86_400, 100, 2)
+    assert first.p50_ms == pytest.approx(50, rel=0.1)
+    assert first.p95_ms == pytest.approx(95, rel=0.1)
+    assert [(one.tool, one.begins, one.calls) for one in later] == [("a", 172_800, 1), ("b", 172_800, 1)]
+    assert later[1].p95_ms == pytest.approx(60_000, rel=0.1)
+    assert usage.days(now[0]) == later
     usage.close()
 
 

@@ -465,6 +465,7 @@ def test_a_call_that_is_ended_leaves_no_connection(crib: Crib, how: str) -> None
             async with crib.open() as project:
                 shared().drop_spares()
                 await project.call("sh", {"c": "true"})
+                await asyncio.to_thread(project.bundles.usage.flush)  # Its file stays open from now on.
                 before = open_now()
                 code = "import socket, os; there = os.environ['HTTP_PROXY'][7:].split(':')"
                 code += "; s = socket.create_connection(there)"

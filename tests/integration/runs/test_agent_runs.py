@@ -7,13 +7,16 @@ import json
 from typing import Any
 
 import pytest
+from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart, ToolReturnPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from tests.crib import Crib
 from toolcrib import get_run_context, must_get_variable
 from toolcrib.errors import (
     BudgetExceeded,
     Cancelled,
-    InvalidError,
+    DefinitionError,
+    InvalidInput,
     NotFoundError,
     ToolCancel,
     ToolDiscard,
@@ -91,13 +94,79 @@ def test_run_sync_gives_variables_to_tools_and_not_to_the_model(crib: Crib) -> N
         assert run.session_id == session
         everything = [message.content for message in project.runs.store.messages(run.id)]
         assert b"limit" not in b"".join(everything)
-        with pytest.raises(InvalidError):
+        with pytest.raises(InvalidInput):
             project.runs.start(session, "a", "x", {"bad": object()})
     finally:
         asyncio.run(project.aclose())
 
 
-async def test_calls_of_one_step_run_side_by_side(crib: Crib) -> None:
+class Desk:
+    """A tool that must be opened."""
+
+    name = "desk"
+    description = "Return how often it was opened and closed."
+    input_schema: dict[str, Any] = {"type": "object", "properties": {}}  # noqa: RUF012 - the form of a tool
+
+    def __init__(self) -> None:
+        self.opened = self.closed = 0
+
+    async def open(self) -> None:
+        self.opened += 1
+
+    async def close(self) -> None:
+        self.closed += 1
+
+    async def execute(self, _arguments: dict[str, Any]) -> list[int]:
+        return [self.opened, self.closed]
+
+
+def test_tools_are_open_while_code_without_an_event_loop_waits(crib: Crib) -> None:
+    project, desk = crib.open(), Desk()
+    project.toolset.register(desk)
+    project.agents.add(scripted("a", call("desk"), {"text": "{{result}}"}, tools=("desk",)))
+    assert project.runs.run_sync(None, "a", "go").answer == "[1,0]"
+    assert project.calls.wait_sync(project.submit("desk"), 30).outcome().value == [2, 1]
+    assert (desk.opened, desk.closed) == (2, 2)
+    asyncio.run(project.aclose())
+
+
+def word_counter(prefix: str) -> FunctionModel:
+    """A model that calls the tool `count` and then says what it has returned."""
+
+    def answer(messages: list[Any], info: AgentInfo) -> ModelResponse:
+        assert [tool.name for tool in info.function_tools] == ["count"]
+        part = messages[-1].parts[-1]
+        if isinstance(part, ToolReturnPart):
+            return ModelResponse([TextPart(f"{prefix} {part.content}")])
+        return ModelResponse([ToolCallPart("count", {"text": part.content})])
+
+    return FunctionModel(answer, model_name="word-counter")
+
+
+async def test_a_python_object_is_the_model_of_an_agent(crib: Crib) -> None:
+    async with crib.open() as project:
+
+        @project.toolset.tool
+        def count(text: str) -> int:
+            """Count words."""
+            return len(text.split())
+
+        agent = Agent("counter", word_counter("words:"), tools=("count",))
+        assert agent.document["model"] == "python.counter:word-counter"
+        project.agents.add(agent)
+        assert (await project.runs.run(None, "counter", "one two three")).answer == "words: 3"
+        # One that no project knows by name, made while this process already serves.
+        other = Agent("other", word_counter("so"), tools=("count",))
+        assert (await project.runs.run(None, other, "one")).answer == "so 1"
+
+
+def test_what_is_no_model_is_refused() -> None:
+    with pytest.raises(DefinitionError, match="not a model of pydantic-ai"):
+        Agent("a", object())
+
+
+@pytest.mark.parametrize("place", ["{{result}}", "{{results}}"])
+async def test_calls_of_one_step_run_side_by_side(crib: Crib, place: str) -> None:
     async with crib.open() as project:
         together = asyncio.Barrier(4)
 
@@ -108,7 +177,7 @@ async def test_calls_of_one_step_run_side_by_side(crib: Crib) -> None:
                 return number
 
         calls = [{"tool": "meet", "arguments": {"number": number}} for number in range(4)]
-        project.agents.add(scripted("a", {"calls": calls}, {"text": "{{results}}"}, tools=("meet",)))
+        project.agents.add(scripted("a", {"calls": calls}, {"text": place}, tools=("meet",)))
         assert (await project.runs.run(None, "a", "go")).answer == "0\n1\n2\n3"
 
 

@@ -31,7 +31,7 @@ from toolcrib.errors import (
 from toolcrib.runs import ClaimedCall, DurableCalls, EmbeddedDispatcher, Take, entry_of
 from toolcrib.runs.calls import Waits
 from toolcrib.spec import Retry
-from toolcrib.state import PROJECT, Database
+from toolcrib.state import LEASE_S, PROJECT, Database
 
 POLICY = AttemptPolicy(Retry(2, 0.0))
 
@@ -223,9 +223,9 @@ def test_the_call_of_a_silent_worker_is_taken_over_and_its_late_result_refused(
 ) -> None:
     call_id = calls.submit("t", {}, repeatable=True)
     frozen = claimed(calls, "frozen")
-    wall.now += 4
+    wall.now += LEASE_S - 1
     assert calls.renew([frozen]) == [frozen]
-    wall.now += 4.9
+    wall.now += LEASE_S - 0.1
     assert calls.rescue() == []
     wall.now += 0.1
     assert calls.rescue() == [call_id]
@@ -256,7 +256,7 @@ def test_a_call_outlives_the_sleep_of_its_machine(tmp_path: Path, monkeypatch: p
 def test_what_may_not_run_twice_ends_unknown(calls: DurableCalls, wall: Wall) -> None:
     call_id = calls.submit("t", {})
     claim = claimed(calls)
-    wall.now += 5
+    wall.now += LEASE_S
     assert calls.rescue() == [call_id]
     call = calls.find(call_id)
     assert call.state == "unknown"
@@ -270,7 +270,7 @@ def test_a_call_that_kills_its_workers_is_rescued_three_times(calls: DurableCall
     call_id = calls.submit("t", {}, repeatable=True)
     for _ in range(4):
         claimed(calls)
-        wall.now += 5
+        wall.now += LEASE_S
         assert calls.rescue() == [call_id]
     assert claim_next(calls, ["t"], "w") is None
     call = calls.find(call_id)
@@ -281,7 +281,7 @@ def test_what_a_dead_worker_had_not_begun_is_handed_back(calls: DurableCalls, wa
     call_id = calls.submit("t", {})
     for _ in range(5):
         assert claim_next(calls, ["t"], "w", begins=False) is not None
-        wall.now += 5
+        wall.now += LEASE_S
         assert calls.rescue() == [call_id]
     call = calls.find(call_id)
     assert (call.state, call.rescues, call.attempts) == ("ready", 0, 0)
@@ -289,7 +289,7 @@ def test_what_a_dead_worker_had_not_begun_is_handed_back(calls: DurableCalls, wa
     claim = claim_next(calls, ["t"], "w", begins=False)
     assert claim is not None
     calls.begin(claim, "w")
-    wall.now += 5
+    wall.now += LEASE_S
     assert calls.rescue() == [call_id]
     assert calls.find(call_id).state == "unknown"
     with pytest.raises(ConflictError):
@@ -303,7 +303,7 @@ def test_rescues_count_since_the_last_recorded_attempt(calls: DurableCalls, wall
     def lose(times: int) -> None:
         for _ in range(times):
             claimed(calls)
-            wall.now += 5
+            wall.now += LEASE_S
             assert calls.rescue() == [call_id]
 
     lose(3)
@@ -331,6 +331,27 @@ async def test_who_waits_is_woken_by_the_process_that_records(address: Address) 
     assert (call.state, call.result) == ("done", b"1")
     kill(worker)
     assert (await calls.wait(calls.submit("t", {}), 0)).state == "ready"
+
+
+def _take_and_die(address: Address) -> None:
+    assert claim_next(DurableCalls(opened(address)), ["t"], "victim") is not None
+    os._exit(1)
+
+
+@pytest.mark.parametrize("repeatable", [True, False])
+def test_a_dead_process_of_this_machine_is_seen_at_once(address: Address, repeatable: bool) -> None:
+    calls = DurableCalls(opened(address), lease_s=3600)
+    call_id = calls.submit("t", {}, repeatable=repeatable)
+    mine = calls.submit("mine", {})
+    claim = claim_next(calls, ["mine"], "w")
+    victim = FORKS.Process(target=_take_and_die, args=(address,))
+    victim.start()
+    victim.join(60)
+    assert calls.rescue() == [call_id]
+    assert calls.find(call_id).state == ("ready" if repeatable else "unknown")
+    assert claim is not None
+    assert calls.renew([claim]) == [claim]  # Nobody took what a living process has.
+    assert calls.find(mine).state == "running"
 
 
 def _work(address: Address, tools: tuple[str, ...]) -> None:

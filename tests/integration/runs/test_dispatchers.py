@@ -18,7 +18,7 @@ from tests.databases import Address, open_database
 from tests.durable_worker import Log, Recorded, WorkerProcess, freeze, open_calls, worker_of
 from tests.postgres import PostgresProcess
 from toolcrib.errors import StateUnavailable
-from toolcrib.runs import DurableCall, DurableCalls, Register, Take, entry_of
+from toolcrib.runs import DurableCall, DurableCalls, Take, entry_of, live_workers
 from toolcrib.runs.dispatch import EmbeddedDispatcher
 from toolcrib.state import PROJECT, Database, PostgresDatabase
 
@@ -495,7 +495,7 @@ async def test_a_call_that_is_taken_again_is_kept_when_its_first_attempt_ends_la
     stop, late = asyncio.Event(), asyncio.Event()
     worker = worker_of(calls, log, ["hold"], name="w")
     serving = asyncio.create_task(worker.run(stop))
-    await until(lambda: Register(calls.database, LEASE_S).live())
+    await until(lambda: live_workers(calls.database, LEASE_S))
 
     async def first_attempt() -> None:
         await late.wait()

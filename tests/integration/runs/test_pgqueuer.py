@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import threading
 import uuid
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -19,7 +18,7 @@ from tests.databases import close_databases, open_database
 from tests.durable_worker import Log, Recorded, WorkerProcess, open_calls, worker_of
 from tests.postgres import PostgresProcess
 from toolcrib import Project
-from toolcrib.errors import InvalidError, StateUnavailable
+from toolcrib.errors import InvalidInput, StateUnavailable
 from toolcrib.runs import EmbeddedDispatcher, PgQueuerDispatcher, dispatcher_for
 from toolcrib.runs.sessions import RunDraft, durable_runs
 from toolcrib.state import PROJECT, PostgresDatabase, SqliteDatabase
@@ -215,7 +214,7 @@ async def test_a_call_is_submitted_in_the_transaction_of_the_program(crib: Crib,
     async with Project.open(crib.root, accept="all", database="sqlite") as project:
         crib.shell("plain")
     async with Project.open(crib.root, accept="all", database="sqlite") as project:
-        with psycopg.connect(url) as connection, pytest.raises(InvalidError, match="in a SQLite file"):
+        with psycopg.connect(url) as connection, pytest.raises(InvalidInput, match="in a SQLite file"):
             project.submit("plain", {"c": "true"}, connection=connection)
 
 
@@ -257,27 +256,6 @@ def test_a_worker_that_is_frozen_in_a_transaction_keeps_no_other_from_renewing(
         assert calls.renew([claim]) == [claim]
         assert calls.submit("nap", {}) != call_id
         assert calls.finish(claim, b"1")
-
-
-async def test_a_worker_counts_no_calls_in_its_event_loop(url: str, log: Log) -> None:
-    asked: list[bool] = []
-
-    class Watched(Recorded):
-        def running(self, tools: Collection[str]) -> Mapping[str, int]:
-            asked.append(threading.current_thread() is threading.main_thread())
-            return super().running(tools)
-
-    database = open_database(url, "state", PROJECT)
-    assert isinstance(database, PostgresDatabase)
-    dispatcher = PgQueuerDispatcher(database)
-    dispatcher.limits = lambda _: 3
-    calls = Watched(database, dispatcher=dispatcher)
-    worker, stop = worker_of(calls, log, {"nap": 3}), asyncio.Event()
-    task = asyncio.create_task(worker.run(stop))
-    assert (await calls.wait(calls.submit("nap", {}), PATIENCE_S)).state == "done"
-    stop.set()
-    await task
-    assert not any(asked)
 
 
 async def test_the_event_loop_goes_on_while_the_server_does_not_answer(calls: Recorded, url: str) -> None:

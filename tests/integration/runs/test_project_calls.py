@@ -18,7 +18,6 @@ from toolcrib import Context, Toolset, get_run_context
 from toolcrib.errors import (
     ConflictError,
     IdempotencyConflict,
-    InvalidError,
     InvalidInput,
     InvalidToken,
     ToolCancel,
@@ -29,7 +28,7 @@ from toolcrib.errors import (
 from toolcrib.guard import Tokens
 from toolcrib.middleware import tracing_middleware
 from toolcrib.project import Project
-from toolcrib.project.durable.calls import Concurrency
+from toolcrib.project.durable.served import ServedTools
 from toolcrib.runs.agents import Agent
 from toolcrib.runs.dispatch import EmbeddedDispatcher
 from toolcrib.serve.auth import Client
@@ -52,7 +51,7 @@ async def test_a_submitted_call_runs_by_the_one_path(crib: Crib) -> None:
             project.submit("add", {"a": "x"})
         with pytest.raises(ToolNotFound):
             project.submit("ad", {"a": 1})
-        with pytest.raises(InvalidError, match="1 to 255 printable characters"):
+        with pytest.raises(InvalidInput, match="1 to 255 printable characters"):
             project.submit("add", {"a": 1, "b": 2}, idempotency_key="k" * 256)
 
 
@@ -136,6 +135,9 @@ async def test_a_call_that_needs_approval_waits_without_a_worker_and_goes_on(cri
     other = crib.open()  # Another process decides while nobody serves.
     other.toolset.register("pay", pay, approval="it is dear", retry=retry)
     other.approval_service.approve(approval, "ann")
+    assert (
+        other.calls.find(call_id).state == "ready"
+    )  # Whoever decides lets it go on, and no look of a worker.
     assert runs == []
     async with other:
         call = await other.calls.wait(call_id, 30)
@@ -234,6 +236,20 @@ async def test_too_many_calls_wait_for_their_time(crib: Crib) -> None:
         assert [call.state for call in calls] == ["done"] * 3
 
 
+async def test_priority_holds_where_one_call_runs_at_a_time_in_two_workers(crib: Crib) -> None:
+    crib.shell("slow", limits={"concurrent_calls": 1})
+    async with crib.open() as one, crib.open() as two:
+        ids = one.calls.submit_many(
+            {"tool": "slow", "arguments": {"c": "sleep 0.05"}, "priority": priority} for priority in range(8)
+        )
+        one.calls.serve()
+        two.calls.serve()
+        calls = [await one.calls.wait(call_id, 60) for call_id in ids]
+        began = [one.calls.stored.attempts(call_id)[0].began_at for call_id in ids]
+    assert [(call.state, call.snoozes) for call in calls] == [("done", 0)] * 8  # none was taken in vain
+    assert began == sorted(began, reverse=True)
+
+
 def test_without_an_event_loop(crib: Crib) -> None:
     project = crib.open()
 
@@ -299,7 +315,7 @@ def test_a_tool_that_is_removed_while_a_worker_counts_is_left_out() -> None:
 
     tools = Stale()
     tools.register("here", lambda: 1, description="Stay.")
-    assert Concurrency(tools, 3)() == {"here": 3}
+    assert ServedTools(tools, 3)().tools == {"here": 3}
 
 
 async def test_a_project_closes_whatever_has_ended_its_worker(

@@ -10,12 +10,13 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
-from tests.commands import Forked
+from tests.commands import PROGRAM, Forked
 from tests.crib import Crib
 from tests.integration.runs.mixed_worker import add_tools
 from tests.model_servers import ModelServer, Turn, model_server
@@ -89,6 +90,42 @@ async def test_a_streaming_run_survives_kill_9_in_a_model_step_and_in_a_tool(cri
         assert "rescued" in kinds
     assert (crib.root / "looked-cellar").read_text() == "xx"
     assert len(server.requests) == 3
+
+
+def steps_of(worker: int) -> int:
+    """The process in which a worker makes the steps of runs."""
+    for one in Path("/proc").iterdir():
+        with suppress(OSError):
+            parent = (one / "stat").read_text().rpartition(")")[2].split()[1]
+            if parent == str(worker) and b"worker.steps" in (one / "cmdline").read_bytes():
+                return int(one.name)
+    raise AssertionError(worker)
+
+
+@pytest.mark.timeout(300)
+async def test_the_process_of_a_workers_steps_dies_and_the_run_goes_on(crib: Crib) -> None:
+    gate = threading.Event()
+    with model_server(Turn("never", gate=gate), Turn("Here I am.")) as server:
+        provided(crib, "anthropic", server)
+        command = [PROGRAM, "worker", "--root", str(crib.root), "--concurrency", "1"]
+        worker = Forked(command, env={**os.environ, "FAKE_KEY": "k"}, stderr=subprocess.PIPE, text=True)
+        try:
+            async with crib.open() as project:
+                run_id = project.runs.start(None, Agent("a", "fake:claude-sonnet-5"), "Hello")
+                async with asyncio.timeout(120):
+                    while not server.requests:  # noqa: ASYNC110 - another process sends it
+                        await asyncio.sleep(0.05)
+                os.kill(steps_of(worker.pid), signal.SIGKILL)
+                gate.set()
+                run = await project.runs.store.wait(run_id, 120)
+                assert run.answer == "Here I am."
+                events = [event.kind for event in project.runs.store.events.page(run_id)]
+                assert events == ["created", "rescued", "answered", "done"]
+            worker.terminate()
+            assert worker.wait(30) == 0
+        finally:
+            worker.kill()
+            worker.communicate()
 
 
 async def asked(project: Project, run_id: str) -> DurableCall:

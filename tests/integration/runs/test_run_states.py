@@ -18,7 +18,7 @@ from tests.databases import Address, clocked, open_database
 from tests.guarded import Wall
 from tests.postgres import PostgresProcess
 from tests.processes import FORKS
-from toolcrib.errors import ConflictError, InvalidError, NotFoundError, ToolFailed
+from toolcrib.errors import ConflictError, InvalidInput, NotFoundError, ToolFailed
 from toolcrib.runs import ClaimedCall, DurableCalls
 from toolcrib.runs.sessions import (
     ClaimedRun,
@@ -31,7 +31,7 @@ from toolcrib.runs.sessions import (
     Usage,
 )
 from toolcrib.runs.sessions.events import RunNotes
-from toolcrib.state import PROJECT, Transaction
+from toolcrib.state import LEASE_S, PROJECT, Transaction
 
 
 class SentRuns(RunStore):
@@ -89,7 +89,7 @@ class Machine:
         """Let workers die that have taken a step."""
         for _ in range(times):
             assert self.claim(run_id, begins=begins) is not None
-            self.wall.now += 6
+            self.wall.now += LEASE_S
             assert self.runs.rescue() == [run_id]
 
     def kinds(self, run_id: str) -> list[str]:
@@ -416,7 +416,7 @@ def test_a_worker_that_renews_its_lease_while_others_look_for_lost_runs_keeps_it
     run_id = machine.start()
     machine.lose(run_id, 3)
     claim = machine.taken(run_id)
-    machine.wall.now += 6
+    machine.wall.now += LEASE_S
     read = machine.database.read
 
     @contextmanager
@@ -433,9 +433,9 @@ def test_a_worker_that_renews_its_lease_while_others_look_for_lost_runs_keeps_it
 def test_a_dead_workers_step_is_taken_over_and_its_late_answer_refused(machine: Machine) -> None:
     run_id = machine.start()
     frozen = machine.taken(run_id)
-    machine.wall.now += 4
+    machine.wall.now += LEASE_S - 1
     assert machine.runs.renew([frozen]) == [frozen]
-    machine.wall.now += 4
+    machine.wall.now += LEASE_S - 1
     assert machine.runs.rescue() == []
     machine.wall.now += 2
     assert machine.runs.rescue() == [run_id]
@@ -460,7 +460,7 @@ def test_only_steps_that_began_and_had_no_end_count(machine: Machine) -> None:
     claim = machine.claim(run_id, begins=False)
     assert claim is not None
     machine.runs.begin(claim, "w")
-    machine.wall.now += 6
+    machine.wall.now += LEASE_S
     assert machine.runs.rescue() == [run_id]
     assert machine.store.find(run_id).state == "failed"
     kinds = ["handed_back"] * 5 + ["rescued"] * 3 + ["model_failed"] + ["rescued"] * 3 + ["handed_back"]
@@ -504,7 +504,7 @@ def test_a_fork_sees_what_the_model_saw_then(machine: Machine) -> None:
     assert forked.session_id != machine.store.find(run_id).session_id
     assert [one.kind for one in machine.store.conversation(forked)] == ["prompt", "response", "results"]
     assert machine.finish(other, "other way")
-    with pytest.raises(InvalidError):
+    with pytest.raises(InvalidInput):
         machine.tree.fork(run_id)
     asked = machine.store.find(machine.tree.fork(run_id, prompt="and then?"))
     assert [one.kind for one in machine.store.conversation(asked)][-2:] == ["response", "prompt"]

@@ -59,12 +59,26 @@ def wide() -> str:
     return "\\u044f" * (12 << 20)
 
 
+class Desk:
+    name = "desk"
+    description = "Say if it is open."
+    input_schema = {"type": "object", "properties": {}}
+    is_open = False
+
+    def open(self):
+        self.is_open = True
+
+    def execute(self, arguments):
+        return self.is_open
+
+
 def every(project):
     while os.path.exists("gate"):
         open("waits", "w").close()
         time.sleep(0.02)
     for function in (leave, segfault, eat, flood, wide):
         project.toolset.register(function.__name__, function)
+    project.toolset.register(Desk())
     project.toolset.register("nap", nap, idempotent=True)
     project.toolset.register("hold", hold, timeout_ms=300)
 
@@ -164,7 +178,9 @@ async def test_a_tool_that_crashes_takes_only_its_own_call_along(workers: Worker
         "hold": client.submit("hold"),
     }
     good = [client.submit("nap", {"seconds": 0.1}) for _ in range(10)]
-    await ended(client, [*bad.values(), *good])
+    desk = client.submit("desk")
+    await ended(client, [*bad.values(), *good, desk])
+    assert client.calls.find(desk).outcome().value is True, "a program's tool is open in each process"
     assert {client.calls.find(call_id).state for call_id in good} == {"done"}
     found = {name: client.calls.find(call_id) for name, call_id in bad.items()}
     errors = {name: json.loads(call.error or "")["message"] for name, call in found.items()}

@@ -18,7 +18,6 @@ from tests.commands import Forked, complete
 from tests.crib import Crib
 from toolcrib.errors import (
     DefinitionError,
-    InvalidError,
     InvalidInput,
     ManifestError,
     NotFoundError,
@@ -199,7 +198,7 @@ async def test_a_failed_run_is_retried_from_its_failed_step(crib: Crib) -> None:
         project.runs.retry(run_id, 1)
         run = await project.runs.wait(run_id)
         assert (run.state, run.answer, counted[0]) == ("done", '"after 1"', 1)
-        with pytest.raises(InvalidError, match="cannot be forked"):
+        with pytest.raises(InvalidInput, match="cannot be forked"):
             project.runs.fork(run_id, 0, '["inputs that nobody checks"]')
 
 

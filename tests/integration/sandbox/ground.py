@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.patience import patient
 from toolcrib.sandbox import Completed, Confinement, run
 
 PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -100,9 +101,9 @@ def _processes(file: str, marker: str) -> dict[int, str]:
 
 def eventually(condition: Callable[[], object], seconds: float = 30.0) -> bool:
     """Whether a condition comes true within some seconds."""
-    deadline = time.monotonic() + seconds
+    began = time.monotonic()
     while not condition():
-        if time.monotonic() > deadline:
+        if time.monotonic() - began > patient(seconds):
             return False
         time.sleep(0.01)
     return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import shutil
@@ -15,6 +16,7 @@ import pytest
 
 import toolcrib.errors
 import toolcrib.sandbox
+from tests import patience
 from tests.conftest import need
 from tests.integration.sandbox import claims
 from tests.integration.sandbox.ground import Ground, said, shell
@@ -45,6 +47,7 @@ def base() -> Iterator[Path]:
         copies.mkdir(parents=True)
         for module in ("ground.py", "claims.py", "watch_claims.py", "account_claims.py", "limit_claims.py"):
             shutil.copy(Path(__file__).with_name(module), copies)
+        shutil.copy(inspect.getfile(patience), base / "tests")
         (base / "room").mkdir()
         os.chown(base / "room", NOBODY, NOBODY)
         yield base

@@ -546,9 +546,9 @@ def mixed(folder: Path, number: int) -> Confinement:
     if number % 4 == 0:
         return python_job(folder, f"w{number}", env={"N": str(number)})
     if number % 4 == 1:
-        return command(f"cat; echo {number} >&2", stdin=b"x" * 100_000)
+        return command(f"cat; echo {number} >&2", stdin=b"x" * 100_000, timeout_ms=300_000)
     if number % 4 == 2:
-        return command(f"(setsid sleep 60 &); exit {number % 7}")
+        return command(f"(setsid sleep 60 &); exit {number % 7}", timeout_ms=300_000)
     return command("sleep 60", timeout_ms=1_000)
 
 

@@ -15,7 +15,7 @@ from psycopg.rows import dict_row
 
 from tests.databases import await_change, close_databases, open_database
 from tests.postgres import PostgresProcess
-from toolcrib.errors import IdempotencyConflict, InvalidError
+from toolcrib.errors import IdempotencyConflict, InvalidInput
 from toolcrib.runs import DurableCalls
 from toolcrib.state import PROJECT, Database, Transaction, join, join_async
 
@@ -81,7 +81,7 @@ def test_the_callers_own_settings_do_not_matter_and_stay(
         with connection.transaction():
             call_id = join(database, connection, submit(calls))
             connection.execute("INSERT INTO orders VALUES ($1)", [1])
-        with pytest.raises(InvalidError, match="no transaction is open"):
+        with pytest.raises(InvalidInput, match="no transaction is open"):
             join(database, connection, submit(calls))
         connection.execute("INSERT INTO orders VALUES ($1)", [2])
     assert [call.id for call in calls.page()] == [call_id]
@@ -160,16 +160,16 @@ async def test_a_cancelled_submit_writes_nothing_later(
 async def test_another_kind_of_connection_is_refused(
     database: Database, calls: DurableCalls, shop: str
 ) -> None:
-    with pytest.raises(InvalidError, match=r"not sqlite3\.Connection"):
+    with pytest.raises(InvalidInput, match=r"not sqlite3\.Connection"):
         join(database, sqlite3.connect(":memory:"), submit(calls))
-    with pytest.raises(InvalidError, match=r"not builtins\.str"):
+    with pytest.raises(InvalidInput, match=r"not builtins\.str"):
         await join_async(database, shop, submit(calls))
     async with await psycopg.AsyncConnection.connect(shop) as connection:
-        with pytest.raises(InvalidError, match=r"must be a psycopg\.Connection, not"):
+        with pytest.raises(InvalidInput, match=r"must be a psycopg\.Connection, not"):
             join(database, connection, submit(calls))
     with psycopg.connect(shop) as closed:
         pass
-    with pytest.raises(InvalidError, match="is closed"):
+    with pytest.raises(InvalidInput, match="is closed"):
         join(database, closed, submit(calls))
 
 
@@ -180,9 +180,9 @@ def test_another_database_is_refused(
         connection.execute("CREATE DATABASE other")
     with (
         psycopg.connect(postgres.url("public").replace("/postgres?", "/other?")) as connection,
-        pytest.raises(InvalidError, match="leads to another database"),
+        pytest.raises(InvalidInput, match="leads to another database"),
     ):
         join(database, connection, submit(calls))
     file = open_database(tmp_path, "state", PROJECT)
-    with psycopg.connect(shop) as connection, pytest.raises(InvalidError, match="in a SQLite file"):
+    with psycopg.connect(shop) as connection, pytest.raises(InvalidInput, match="in a SQLite file"):
         join(file, connection, submit(DurableCalls(file)))

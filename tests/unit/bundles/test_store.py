@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import shutil
 from collections.abc import Callable
@@ -11,10 +12,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from toolcrib.bundles import BuiltIn, BundleBody, BundleRecord, Store, ToolBody, ToolRecord, log_of
+from tests.sources import MOMENT, MemorySource
+from toolcrib.bundles import BundleBody, Store, ToolBody, ToolRecord, log_of
 from toolcrib.bundles.files import StoreLock
 from toolcrib.bundles.history import MOST_REVISIONS
 from toolcrib.bundles.listing import Listing
+from toolcrib.bundles.reading import DamagedBundle, DamagedTool, NotARecord
 from toolcrib.bundles.records import MIGRATIONS, SCHEMA_VERSION
 from toolcrib.bundles.store import REAP_AFTER_S
 from toolcrib.errors import (
@@ -23,9 +26,10 @@ from toolcrib.errors import (
     BundleDeleting,
     BundleDisabled,
     BundleNotEmpty,
+    BundleReadOnly,
     ConflictError,
-    InvalidError,
     InvalidId,
+    InvalidInput,
     InvalidSlug,
     MissingField,
     NotFoundError,
@@ -36,10 +40,9 @@ from toolcrib.errors import (
 from toolcrib.guard import verify
 from toolcrib.spec.identifier import new_id
 
-A, B = new_id(1000.0), new_id(2000.0)
+A, B, C = new_id(1000.0), new_id(2000.0), new_id(3000.0)
 HTTP: dict[str, Any] = {"urlTemplate": "https://example.com/${city}"}
 TOOL = ToolBody(display_name="Weather", type="http", impl=HTTP)
-MOMENT = "2026-01-01T00:00:00.000Z"
 
 
 class Clock:
@@ -105,7 +108,7 @@ def test_ids_slugs_and_fields_are_checked(store: Store) -> None:
     refused(MissingField, lambda: store.put_tool(A, "a", "1", ToolBody(type="http", impl=HTTP)))
     for tags in (("a", "a"), ("1",), ("a" * 65,)):
         body_with = ToolBody(display_name="x", type="http", impl=HTTP, tags=tags)
-        refused(InvalidError, lambda body_with=body_with: store.put_tool(A, "a", "1", body_with))  # type: ignore[misc]
+        refused(InvalidInput, lambda body_with=body_with: store.put_tool(A, "a", "1", body_with))  # type: ignore[misc]
     assert store.tools(A) == []
 
 
@@ -123,7 +126,7 @@ def test_a_tool_is_stored_as_flexigpt_writes_it(store: Store, tmp_path: Path) ->
     made = store.put_tool(A, "weather", "v2", TOOL)
     (file,) = [path for path in files(tmp_path) if path.parent.name == "tools"]
     record = json.loads(file.read_text())
-    assert record["id"] == made.id
+    assert record["toolID"] == made.id
     assert record["bundleID"] == A
     assert record["impl"] == HTTP
     assert record["schemaVersion"] == SCHEMA_VERSION
@@ -229,48 +232,110 @@ def test_a_clock_that_goes_back_reaps_nothing_early(store: Store, clock: Clock) 
     assert store.reap() == []
 
 
-def test_what_is_built_in_can_only_be_switched_and_the_switch_lasts(tmp_path: Path) -> None:
-    def program(version: str) -> BuiltIn:
-        bundle = BundleRecord(id=A, slug="builtin", created_at=MOMENT, modified_at=MOMENT)
-        facts = {"bundle_id": A, "slug": "now", "type": "go", "impl": {"goFunc": "now"}}
-        tool = ToolRecord(id=B, version=version, created_at=MOMENT, modified_at=MOMENT, **facts)  # type: ignore[arg-type]
-        return BuiltIn(bundle, [tool])
-
-    store = Store(tmp_path, built_in=[program("1")])
-    assert store.bundle(A).is_built_in
-    assert store.tool(A, "now", "1").is_built_in
+@pytest.mark.parametrize(
+    ("source", "error"),
+    [("builtin", BuiltInReadOnly), ("project", BundleReadOnly), ("server", BundleReadOnly)],
+)
+def test_the_tools_of_a_source_can_only_be_switched(tmp_path: Path, source: Any, error: Any) -> None:
+    facts = {"bundle_id": A, "slug": "now", "type": "go", "impl": {"goFunc": "now"}}
+    tool = ToolRecord(id=B, version="1", created_at=MOMENT, modified_at=MOMENT, **facts)  # type: ignore[arg-type]
+    store = Store(tmp_path, sources=[MemorySource(A, "now", [tool], source)])
+    assert store.bundle(A).slug == "now"
+    assert (store.tool(A, "now", "1"), store.tools(A)) == (tool, [tool])
     for action in (
         lambda: store.put_bundle(A, BundleBody(slug="x")),
         lambda: store.delete_bundle(A),
         lambda: store.put_tool(A, "x", "1", TOOL),
         lambda: store.delete_tool(A, "now", "1"),
+        lambda: store.snapshot(A),
     ):
-        refused(BuiltInReadOnly, action)
-    store.switch_tool(A, "now", "1", enabled=False)
-    store.switch_bundle(A, enabled=False)
-    later = Store(tmp_path, built_in=[program("2")])  # after an upgrade
-    assert not later.bundle(A).is_enabled
-    assert not later.tool(A, "now", "2").is_enabled
-    refused(ToolNotFound, lambda: later.tool(A, "now", "1"))
-    refused(BundleDisabled, lambda: later.switch_tool(A, "now", "2", enabled=True))
-    assert [bundle.id for bundle in later.bundles()] == [A]
+        refused(error, action)
+    assert not store.switch_tool(A, "now", "1", enabled=False).is_enabled
+    assert not store.switch_bundle(A, enabled=False).is_enabled
+    refused(BundleDisabled, lambda: store.switch_tool(A, "now", "1", enabled=True))
+    refused(ToolNotFound, lambda: store.tool(A, "now", "2"))
+    assert [bundle.id for bundle in store.bundles()] == [A]
+    assert list(tmp_path.iterdir()) == []  # Nothing of a source is kept here.
 
 
-def test_one_damaged_file_hides_no_other_and_is_reported(store: Store, tmp_path: Path) -> None:
+def test_a_damaged_record_is_shown_in_its_place_can_be_replaced_and_deleted(
+    store: Store, clock: Clock, tmp_path: Path
+) -> None:
     store.put_bundle(A, BundleBody(slug="x"))
     store.put_tool(A, "a", "1", TOOL)
     good = set(files(tmp_path))
     store.put_tool(A, "b", "1", TOOL)
     (bad,) = set(files(tmp_path)) - good
+    bad.write_bytes(codecs.BOM_UTF8 + bad.read_bytes())
+    assert store.tool(A, "b", "1").impl == HTTP
     slog = bad.read_bytes().replace(b'"slug"', b'"slog"')
     for damage in (b"", b"{", b"[]", b"{}", slog, b"\xff", b'{"a":' * 9000):
         bad.write_bytes(damage)
-        refused(StateUnavailable, lambda: store.tool(A, "b", "1"))
-        assert [tool.slug for tool in store.tools(A)] == ["a"]
-        assert [error.details["path"] for error in store.damaged()] == [str(bad)]
+        found = store.tool(A, "b", "1")
+        assert isinstance(found, DamagedTool)
+        assert found.unavailable_because.startswith("its record cannot be read: ")
+        assert str(tmp_path) not in found.unavailable_because
+        assert sorted(tool.slug for tool in store.tools(A)) == ["a", "b"]
+        refused(NotARecord, lambda: store.switch_tool(A, "b", "1", enabled=True))
+        refused(NotARecord, lambda: store.snapshot(A))
+        assert bad.read_bytes() == damage
+        assert store.put_tool(A, "b", "1", TOOL) == store.tool(A, "b", "1")
+        clock.now += 1
+        kept = store.revisions(A, "b", "1")[0]
+        assert (kept.change, kept.tool.impl) == ("replaced", {"text": damage.decode(errors="replace")})
+        refused(ConflictError, lambda: store.put_tool(A, "b", "1", TOOL))
+    bad.write_bytes(b"")
+    store.delete_tool(A, "b", "1")
+    assert [tool.slug for tool in store.tools(A)] == ["a"]
 
 
-@pytest.mark.parametrize("edited", ["", "bundleID", "slug", "id", "createdAt", "modifiedAt"])
+def test_a_damaged_record_that_no_line_names_has_the_name_of_its_file(store: Store, tmp_path: Path) -> None:
+    store.put_bundle(A, BundleBody(slug="x"))
+    other = tmp_path / "bundles" / A / "tools"
+    for name in ("0123-copy.json", "notes"):
+        (other / name).write_text("{}")
+    named = {(tool.slug, tool.version) for tool in store.tools(A)}
+    assert named == {("0123-copy", "1"), ("notes", "1")}
+    for slug, version in named:
+        assert store.tool(A, slug, version).slug == slug
+        refused(ToolNotFound, lambda: store.tool(A, slug, "2"))  # noqa: B023 - called at once
+        store.delete_tool(A, slug, version)
+    refused(ToolNotFound, lambda: store.tool(A, "../bundle", "1"))
+    assert list(other.iterdir()) == []
+
+
+def test_an_unreadable_record_is_neither_replaced_nor_deleted(store: Store, tmp_path: Path) -> None:
+    store.put_bundle(A, BundleBody(slug="x"))
+    store.put_tool(A, "a", "1", TOOL)
+    (file,) = tmp_path.glob("bundles/*/tools/*.json")
+    whole = file.rename(tmp_path / "elsewhere")
+    file.symlink_to(whole)  # O_NOFOLLOW: it cannot be read here, and may be whole
+    assert isinstance(store.tool(A, "a", "1"), DamagedTool)
+    refused(NotARecord, lambda: store.put_tool(A, "a", "1", TOOL))
+    refused(NotARecord, lambda: store.delete_tool(A, "a", "1"))
+    assert file.is_symlink()
+
+
+def test_a_damaged_bundle_counts_as_disabled_until_it_is_put_again(store: Store, tmp_path: Path) -> None:
+    for id_, slug in ((A, "x"), (B, "y")):
+        store.put_bundle(id_, BundleBody(slug=slug))
+        (tmp_path / "bundles" / id_ / "bundle.json").write_text("{")
+    shutil.copytree(tmp_path / "bundles" / A, tmp_path / "bundles" / C)
+    found = {bundle.id: (bundle.slug, bundle.is_enabled, type(bundle)) for bundle in store.bundles()}
+    assert found == {
+        A: ("x", False, DamagedBundle),
+        B: ("y", False, DamagedBundle),
+        C: (C, False, DamagedBundle),
+    }
+    refused(NotARecord, lambda: store.switch_bundle(A, enabled=True))
+    refused(BundleDisabled, lambda: store.put_tool(A, "a", "1", TOOL))
+    store.put_bundle(A, BundleBody(slug="x"))
+    store.put_tool(A, "a", "1", TOOL)
+    store.delete_bundle(B)
+    refused(BundleDeleting, lambda: store.bundle(B))
+
+
+@pytest.mark.parametrize("edited", ["", "bundleID", "slug", "toolID", "createdAt", "modifiedAt"])
 def test_a_record_that_was_copied_or_edited_by_hand_is_damaged(
     store: Store, tmp_path: Path, edited: str
 ) -> None:
@@ -279,20 +344,19 @@ def test_a_record_that_was_copied_or_edited_by_hand_is_damaged(
     (record,) = tmp_path.glob("bundles/*/tools/*.json")
     if edited:
         record.write_text(json.dumps(json.loads(record.read_text()) | {edited: "b"}))
-        wrong = [record]
     else:
         shutil.copytree(tmp_path / "bundles" / A, tmp_path / "bundles" / B)
-        wrong = files(tmp_path / "bundles" / B)
     listing = Listing(store, None)
     listing.refresh()
-    assert {error.details["path"] for error in store.damaged()} == set(map(str, wrong))
     for _ in range(2):
         store.put_tool(A, "c", "1", TOOL)
         store.switch_bundle(A, enabled=True)
         store.delete_tool(A, "c", "1")
         listing.refresh()
-    assert [tool.slug for tool in listing.tools()] == ([] if edited else ["a"])
-    assert [bundle.id for bundle in store.bundles()] == [A]
+    (damaged,) = (tool for tool in listing.tools() if tool.fault)
+    assert (damaged.bundle, damaged.slug) == (A, "a") if edited else (B, record.stem)
+    assert not listing.is_on(damaged)
+    assert len(listing) == (1 if edited else 2)
 
 
 def test_a_record_of_an_earlier_version_is_migrated_and_one_of_a_later_is_refused(
@@ -303,7 +367,7 @@ def test_a_record_of_an_earlier_version_is_migrated_and_one_of_a_later_is_refuse
     new = json.loads(file.read_text())
     old = {key: value for key, value in new.items() if key != "displayName"} | {"title": "Mine"}
     file.write_text(json.dumps(old | {"schemaVersion": "2020-01-01"}))
-    refused(StateUnavailable, lambda: store.bundle(A))
+    assert isinstance(store.bundle(A), DamagedBundle)
 
     def rename(value: dict[str, Any]) -> dict[str, Any]:
         return value | {"displayName": value["title"], "schemaVersion": SCHEMA_VERSION}
@@ -312,7 +376,7 @@ def test_a_record_of_an_earlier_version_is_migrated_and_one_of_a_later_is_refuse
     assert store.bundle(A).display_name == "Mine"
     assert "2020-01-01" in file.read_text()
     file.write_text(json.dumps(new | {"schemaVersion": "2999-01-01"}))
-    refused(StateUnavailable, lambda: store.bundle(A))
+    assert isinstance(store.bundle(A), DamagedBundle)
 
 
 def test_each_replaced_record_is_kept_and_each_change_is_recorded(
@@ -333,7 +397,7 @@ def test_each_replaced_record_is_kept_and_each_change_is_recorded(
         ("disabled", "cli", True),
     ]
     assert found[1].tool == first
-    assert [(one.event, one.by, one.id) for one in store.history(A, "a")] == [
+    assert [(one.event, one.by, one.tool_id) for one in store.history(A, "a")] == [
         ("TOOL_PUT", "local", second.id),
         ("TOOL_DELETED", "token:ci", first.id),
         ("TOOL_DISABLED", "local", first.id),

@@ -18,6 +18,7 @@ from toolcrib.spec import Outcome
 ONE, THREE = Retry(), Retry(max_attempts=3)
 JITTER = Retry(max_attempts=6, jitter=0.5)
 FIXED = Retry(max_attempts=3, jitter=0.5, backoff_ms=1500)
+DOUBLED = Retry(max_attempts=100, base_ms=500)
 BUSY = HttpFailed("503", retryable=True, details={"retry_after_s": 7})
 
 
@@ -37,6 +38,7 @@ BUSY = HttpFailed("503", retryable=True, details={"retry_after_s": 7})
         (RetryableError("busy"), AttemptPolicy(ONE, call_attempts=5), 4, RetryAfter(0)),
         (RetryableError("busy"), AttemptPolicy(THREE), 2, RetryAfter(0)),
         (BUSY, AttemptPolicy(THREE), 1, RetryAfter(7)),
+        (BUSY, AttemptPolicy(DOUBLED), 1, RetryAfter(7)),
         (BUSY, AttemptPolicy(Retry(2, backoff_ms=9000)), 1, RetryAfter(9)),
         (BUSY, AttemptPolicy(ONE), 1, "http_failed"),
         (HttpFailed("400"), AttemptPolicy(THREE), 1, "http_failed"),
@@ -127,3 +129,11 @@ async def test_a_report_puts_off_the_idle_limit_but_not_the_absolute_one() -> No
         decision = await run_attempt(ctx, ctx, Retry())
         assert isinstance(decision, Fail)
         assert (decision.error.code, decision.error.details["limit"]) == ("timed_out", limit)
+
+
+def test_a_base_is_doubled_and_chance_spreads_the_delay_from_nothing_to_all_of_it() -> None:
+    delays = [
+        decide(OSError(), AttemptPolicy(DOUBLED), attempt, chance)
+        for attempt, chance in ((1, 0.0), (1, 1.0), (2, 1.0), (4, 0.5), (99, 1.0))
+    ]
+    assert delays == [RetryAfter(0), RetryAfter(0.5), RetryAfter(1), RetryAfter(2), RetryAfter(86_400)]

@@ -39,6 +39,22 @@ def kinds(events: list[CallEvent]) -> list[str]:
     return [event.kind for event in events]
 
 
+async def test_progress_has_six_decimals_at_most(tools: Toolset) -> None:
+    @tools.tool
+    def add(ctx: Context) -> None:
+        """Report sums."""
+        ctx.progress(0.1 + 0.2, 1 / 3 * 3)
+        ctx.progress(2 / 3, 12_345_678.123_456_789)
+        ctx.progress(10**18, float("inf"))
+
+    events = tools.subscribe()
+    await tools.call("add")
+    events.close()
+    reported = [(event.done, event.total) async for event in events if event.kind == "progress"]
+    assert reported == [(0.3, 1.0), (0.666667, 12_345_678.123457), (10**18, float("inf"))]
+    assert [type(done) for done, _ in reported] == [float, float, int]
+
+
 async def test_a_subscriber_gets_the_events_of_a_call_in_order(tools: Toolset) -> None:
     events = tools.subscribe()
     result = await tools.invoke(Call("work", {"steps": 2}, caller="cli"))

@@ -25,6 +25,7 @@ from toolcrib import (
 from toolcrib.spec import CallEvent
 from toolcrib.spec.identifier import new_id
 
+ANY: Any = object()
 VARIABLES = {"story": "s-1", "pages": 7, "ratio": 2, "draft": True, "tags": ["a"], "none": None}
 
 
@@ -59,6 +60,9 @@ async def inside(look: Any, **options: Any) -> Any:
         (lambda: get_variable_or("pages", "many"), "many"),
         (lambda: get_variable_or("draft", 3), 3),
         (lambda: get_variable_or("missing", 3), 3),
+        (lambda: get_variable_or("none", 3), None),
+        (lambda: get_variable_or("none", ANY), None),
+        (lambda: get_variable_or("missing", ANY), ANY),
         (lambda: get_variable_or("story", None), "s-1"),
         (lambda: get_variable_or("missing", None), None),
         (lambda: must_get_variable("story", str), "s-1"),

@@ -86,7 +86,7 @@ def endless() -> list[Any]:
 
 @pytest.mark.parametrize(
     "value",
-    [[b"bytes"], object(), 2**64, [-(2**63) - 1], endless(), "\ud800", ["\ud800"], {"a": len}],
+    [[object()], object(), 2**64, [-(2**63) - 1], endless(), "\ud800", ["\ud800"], {"a": len}],
     ids=lambda value: type(value).__name__,
 )
 async def test_a_value_without_a_json_form_is_a_failure(value: Any) -> None:

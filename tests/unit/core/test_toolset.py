@@ -7,13 +7,12 @@ import dataclasses
 import functools
 import inspect
 import json
-from collections.abc import Callable
-from typing import Annotated, Any, NotRequired, TypedDict
+from typing import Annotated, Any
 
 import pytest
-from pydantic import BaseModel, Field, computed_field
+from pydantic import BaseModel, Field
 
-from toolcrib import Context, McpForms, Retry, Toolset
+from toolcrib import Context, Limits, McpForms, Retry, Toolset
 from toolcrib.core.bound import Bound, BoundTool, ToolOptions
 from toolcrib.errors import ConflictError, DefinitionError, ToolcribError, ToolNotFound, UsageError
 from toolcrib.schema.providers import wire_names
@@ -131,7 +130,7 @@ async def co(a: int) -> int:
 
 
 def with_context(ctx: Context) -> None: ...
-def untyped(a) -> None: ...  # type: ignore[no-untyped-def]
+def opaque(a: Toolset) -> None: ...
 
 
 def local() -> Any:
@@ -148,7 +147,7 @@ ONE = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": [
     [
         (lambda: 1, {}, "cannot be the name of a tool"),
         (functools.partial(add, 1), {}, "cannot be the name of a tool"),
-        (untyped, {}, "'a' has no type annotation"),
+        (opaque, {}, "'a': the type Toolset has no JSON Schema"),
         (add, {"isolation": "fork"}, "there is no isolation 'fork'"),
         (add, {"isolation": "async"}, "'async' does not fit"),
         (co, {"isolation": "thread"}, "'thread' does not fit"),
@@ -157,6 +156,9 @@ ONE = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": [
         (local(), {"isolation": "process"}, "at the top level of a module"),
         (add, {"timeout_ms": 0}, "timeout_ms must be a whole number of at least 1"),
         (add, {"timeout_ms": "5s"}, "not '5s'"),
+        (add, {"limits": Limits(idle_ms=0)}, "idle_ms must be a whole number of at least 1"),
+        (add, {"limits": Limits(memory_bytes=1)}, "limits.memory_bytes does not hold for a function"),
+        (add, {"limits": {"idle_ms": 5}}, "limits must be of type Limits"),
         (add, {"retry": Retry(max_attempts=0)}, "max_attempts of at least 1"),
         (add, {"retry": Retry(jitter=1.5)}, "a jitter from 0 to 1"),
         (add, {"output_schema": {"type": "strin"}}, "not a valid JSON Schema"),
@@ -177,6 +179,39 @@ def test_a_bad_definition_fails_where_it_is_written(function: Any, options: Any,
     assert tools.names == []
 
 
+async def test_the_limits_of_a_function() -> None:
+    tools = Toolset()
+    limits = Limits(timeout_ms=900, output_bytes=10, calls_per_minute=2)
+    tools.register(add, limits=limits, idle_ms=500)
+    tools.register("other", add)
+
+    assert tools.get("add").limits == dataclasses.replace(limits, idle_ms=500)
+    bound = tools.bound("add")
+    assert (bound.timeout_ms, bound.idle_ms, bound.text_limit) == (900, 500, 10)
+    results = [await tools.call("add", {"a": 1}) for _ in range(3)]
+    # A part of the toolset counts the same calls.
+    results.append(await tools.filter("add").call("add", {"a": 1}))
+    assert [result.error and result.error.code for result in results] == [None, None, *["rate_limited"] * 2]
+    assert (await tools.call("other", {"a": 1})).ok
+
+
+async def test_a_limit_of_calls_at_a_time() -> None:
+    tools = Toolset()
+    started = asyncio.Event()
+
+    async def wait() -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    tools.register(wait, limits=Limits(concurrent_calls=1))
+    first = asyncio.ensure_future(tools.call("wait"))
+    await started.wait()
+    refused = (await tools.call("wait")).error
+    assert refused is not None
+    assert refused.code == "rate_limited"
+    first.cancel()
+
+
 def test_an_unknown_option_is_refused() -> None:
     with pytest.raises(TypeError, match="timeout"):
         Toolset().register(add, timeout=1)  # type: ignore[call-arg]
@@ -191,7 +226,7 @@ def test_a_good_tool_is_not_lost_to_a_bad_one() -> None:
     tools = Toolset()
     tools.register(add)
     with pytest.raises(DefinitionError):
-        tools.register(untyped)
+        tools.register(opaque)
 
     assert tools.call_sync("add", {"a": 1}).value == 2
 
@@ -467,58 +502,6 @@ def test_toolsets_and_tools_show_themselves_in_one_line() -> None:
         tools.register(f"t{number}", add)
     assert repr(tools) == "<Toolset of 6: t0, t1, t2, t3, t4, …>"
     assert repr(tools.get("t0")).startswith("<Tool t0 version 1 (function): ")
-
-
-class Place(TypedDict):
-    name: str
-    at: NotRequired[list[float]]
-
-
-class Found(BaseModel):
-    name: str = Field(serialization_alias="calledName")
-
-    @computed_field  # type: ignore[prop-decorator]
-    @property
-    def size(self) -> int:
-        return len(self.name)
-
-
-def returns(annotation: Any, value: Any) -> Callable[[], Any]:
-    def tool() -> Any:
-        return value
-
-    tool.__annotations__["return"] = annotation
-    return tool
-
-
-@pytest.mark.parametrize(
-    ("annotation", "value", "kind"),
-    [
-        (Place, {"name": "here", "at": [1.5]}, "object"),
-        (list[Found], [Found(name="here")], "array"),
-        (dict[str, int], {"a": 1}, "object"),
-        (int, 3, "integer"),
-        ("list[Place]", [{"name": "here"}], "array"),
-    ],
-)
-async def test_the_return_annotation_is_the_output_schema(annotation: Any, value: Any, kind: str) -> None:
-    tools = Toolset()
-    tools.register("tool", returns(annotation, value))
-    schema = tools.get("tool").output.schema
-    assert schema is not None
-    assert schema.get("type", "object") == kind
-    assert (await tools.call("tool")).warnings == ()
-    tools.register("wrong", returns(annotation, "no such thing"), on_violation="fail")
-    assert (await tools.call("wrong")).error.code == "invalid_output"  # type: ignore[union-attr]
-
-
-@pytest.mark.parametrize(
-    "annotation", [None, str, bytes, Any, object, Outcome, Outcome | int, "Unknown", type]
-)
-def test_an_annotation_that_says_nothing_of_the_value_is_no_schema(annotation: Any) -> None:
-    tools = Toolset()
-    tools.register("tool", returns(annotation, 1))
-    assert tools.get("tool").output.schema is None
 
 
 async def test_what_a_caller_gives_is_never_changed_even_by_the_tool() -> None:

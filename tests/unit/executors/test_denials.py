@@ -71,6 +71,7 @@ def ground(tmp_path: Path) -> Ground:
         (errno.ENOENT, "conf/../file", "read", "file"),
         (errno.EROFS, "data/in", "write", "data/in"),
         (errno.EROFS, "data/new", "write", "data"),
+        (errno.EROFS, "new", "write", "."),
         (errno.EROFS, ".git/index.lock", "write", ".git"),
         (errno.EROFS, ".toolcrib/scratch/x", "write", ".toolcrib/scratch"),
         (errno.EROFS, "/srv/new", "write", "/srv/new"),
@@ -92,7 +93,7 @@ def test_a_refused_path_names_the_permission_and_its_line(
 def test_other_failures_are_not_explained_by_permissions(ground: Ground) -> None:
     causes = [
         (errno.ENOENT, "gone"), (errno.ENOENT, "conf/new"), (errno.ENOENT, "data/gone"),
-        (errno.EACCES, "data/in"), (errno.EISDIR, "file"), (errno.EROFS, "new"), (errno.EROFS, "/usr/lib/x"),
+        (errno.EACCES, "data/in"), (errno.EISDIR, "file"), (errno.EROFS, "/usr/lib/x"),
         (errno.ENOENT, "/usr/gone"), (errno.ENOENT, "/tmp/gone"), (errno.EACCES, "/proc/1/environ"),
     ]  # fmt: skip
     hostile = [("2", "file"), (2, ["file"]), (2, "a\0b"), (2, "\ud800"), (30, "n" * 5_000), (None, None)]

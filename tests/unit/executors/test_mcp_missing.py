@@ -23,6 +23,6 @@ async def test_a_completion_says_what_to_install(monkeypatch: pytest.MonkeyPatch
     try:
         with pytest.raises(ToolUnavailable) as caught:
             await server.complete("prompt:ask", "name", "a", None)
-        assert "toolcrib[mcp]" in (caught.value.hint or "")
+        assert "[mcp]" in (caught.value.hint or "")
     finally:
         await server.aclose()

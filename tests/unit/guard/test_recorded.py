@@ -9,7 +9,7 @@ import pytest
 
 from tests.databases import Address
 from tests.guarded import Wall, state
-from toolcrib.errors import IdempotencyConflict, InvalidError, RateLimited
+from toolcrib.errors import IdempotencyConflict, InvalidInput, RateLimited
 from toolcrib.guard import RecordedCalls
 from toolcrib.state import this_process
 
@@ -172,5 +172,5 @@ def test_what_is_kept_is_bounded(address: Address, wall: Wall) -> None:
 
 @pytest.mark.parametrize("key", ["", "x" * 256, "a\nb", "\x1b[2J", "\x00", "\ud800"])
 def test_a_key_is_a_short_plain_text(calls: RecordedCalls, key: str) -> None:
-    with pytest.raises(InvalidError, match="1 to 255 printable"):
+    with pytest.raises(InvalidInput, match="1 to 255 printable"):
         calls.begin(key, **CALL)

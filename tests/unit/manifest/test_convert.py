@@ -352,8 +352,6 @@ def test_everything_that_is_lost_is_reported_with_what_it_means() -> None:
         "$.permissions.secrets.KEY.required": secret,
         "$.permissions.secrets.HOME": secret,
         "$.permissions.env": secret,
-        "$.limits": "only the limits of its runner apply",
-        "$.retry": "failed calls are retried differently, or not at all",
         "$.examples": "a model is shown no such calls",
         "$.extensions": "the keys of another format are gone",
     }

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from toolcrib import Toolset
+from toolcrib import Toolset, load_team
 from toolcrib.errors import ManifestError, NotFoundError
 from toolcrib.manifest import check_team, diagnostics_of, read_team
 from toolcrib.manifest.dialects.registry import read_dialect, reread
@@ -45,6 +47,16 @@ def test_a_toolset_is_cut_down_to_a_member() -> None:
     assert check_team(team, tools.names) == []
     assert tools.filter(*team.member("Gary").skills).names == ["read_file", "write_file", "exec"]
     assert tools.filter(*read_team("t", b"members: [{name: A}]").member("A").skills).names == []
+
+
+def test_a_program_reads_a_team_file(tmp_path: Path) -> None:
+    (path := tmp_path / "team.yaml").write_text(TEAM)
+    assert load_team(path).member("Gary").skills == ("read_file", "write_file", "exec")
+    with pytest.raises(NotFoundError, match="there is no team file"):
+        load_team(tmp_path / "none.yaml")
+    path.write_text("members: [{skills: [a]}]\n")
+    with pytest.raises(ManifestError):
+        load_team(path)
 
 
 def test_a_tool_that_there_is_not_is_reported_with_its_place_and_the_nearest() -> None:

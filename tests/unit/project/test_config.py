@@ -61,6 +61,7 @@ security:
             "mcp",
             "mcp_servers",
             "middleware",
+            "retention",
             "models",
             "policy",
             "retry",
@@ -69,6 +70,7 @@ security:
             "secrets",
             "security",
             "sources",
+            "workers",
         ),
     }
 

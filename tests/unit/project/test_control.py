@@ -19,10 +19,11 @@ from toolcrib.errors import (
     ToolcribError,
     ToolFailed,
 )
-from toolcrib.guard import AuditLog, EnvironmentSecrets
+from toolcrib.guard import AuditLog, EnvironmentSecrets, Ledger
 from toolcrib.guard.audit.line import AuditEntry, parse
 from toolcrib.project.control.records import CallAudit, SecretsStep
 from toolcrib.spec import FunctionExec, Permissions, SecretSpec, Tool
+from toolcrib.state import Vault
 
 
 @pytest.fixture
@@ -36,7 +37,8 @@ def last(log: AuditLog) -> AuditEntry:
 
 
 def record(log: AuditLog, call: Context, result: Result) -> None:
-    CallAudit(log, SecretsStep(EnvironmentSecrets({}))).record(call, result)
+    ledger = Ledger(Vault(log.path.parent, log.path.parent / "data"))
+    CallAudit(log, SecretsStep(EnvironmentSecrets({})), ledger).record(call, result)
 
 
 def bound(*secrets: str) -> BoundTool:

@@ -7,7 +7,8 @@ import ast
 import pytest
 
 from toolcrib.errors import UsageError
-from toolcrib.project.authoring.scaffold import Scaffold
+from toolcrib.manifest.starter import Answers
+from toolcrib.project.authoring.scaffold import begin
 
 
 @pytest.mark.parametrize(
@@ -22,10 +23,10 @@ def test_what_could_never_run_is_refused(
     kind: str, runs: str, arguments: dict[str, str], message: str
 ) -> None:
     with pytest.raises(UsageError, match=message):
-        Scaffold("x", kind, "About.", runs, arguments).manifest()
+        begin(kind, Answers("x", "About.", runs, arguments))
 
 
 def test_any_description_is_the_docstring_of_the_code() -> None:
     about = 'Find "\\d+" and """'
-    (code,) = Scaffold("x", "python", about, "", {}).code().values()
+    code = begin("python", Answers("x", about)).files["x.py"]
     assert ast.get_docstring(ast.parse(code)) == f"{about}."

@@ -11,7 +11,7 @@ import pytest
 
 from toolcrib.runs import ClaimedCall
 from toolcrib.runs.ending import Done, Lost
-from toolcrib.runs.executors import Executors
+from toolcrib.runs.processes.executors import Executors
 
 PROCESS = """
 import json, os, socket, sys
@@ -20,7 +20,7 @@ settings = json.loads(lines.readline())
 def say(answer):
     lines.write(json.dumps(answer).encode() + b"\\n")
     lines.flush()
-say({"tools": {"quick": None, "stubborn": None}})
+say({"ready": True})
 for line in lines:
     tool = json.loads(line).get("tool")
     if tool == "deadly":
@@ -38,7 +38,7 @@ for line in lines:
 SHORT = """
 import asyncio, logging, os, resource, sys
 from toolcrib.runs import ClaimedCall
-from toolcrib.runs.executors import Executors
+from toolcrib.runs.processes.executors import Executors
 
 def claim(tool):
     return ClaimedCall("id", tool, b"{}", "local", 1, 1, 0, {}, None, None)

@@ -9,12 +9,12 @@ import functools
 import inspect
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, TypedDict, Unpack
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, StringConstraints
 
 from toolcrib.core.context import Context
 from toolcrib.errors import DefinitionError, InvalidInput
@@ -63,7 +63,7 @@ def schema_of(function: Callable[..., Any]) -> dict[str, Any]:
 def called(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
     """Call the function the way a call does: checked, settled, converted."""
     shape = shape_of(function)
-    checked = ArgumentCheck(shape.schema()).check(arguments)
+    checked = ArgumentCheck(shape.schema(), settled=shape.settled()).check(arguments)
     adapt = shape.adapter()
     return function(**(checked if adapt is None else adapt(checked)))
 
@@ -247,7 +247,7 @@ def test_values_that_do_not_convert_are_reported_together() -> None:
     with pytest.raises(InvalidInput) as caught:
         called(tool, {"day": "soon", "box": {"size": 1}, "size": 1})
     assert [v.path for v in caught.value.violations] == ["$.day"]
-    assert caught.value.message == "$.day Invalid isoformat string: 'soon'"
+    assert "valid date" in caught.value.message
 
 
 class Even(BaseModel):
@@ -283,9 +283,23 @@ def test_names_in_strings_are_looked_up() -> None:
 
 
 class Service:
+    """A service."""
+
     def method(self, a: int) -> int:
         """Do it."""
         return a
+
+    def __call__(self, a: list[Color]) -> Any:
+        """Call it.
+
+        Args:
+            a: Colors.
+        """
+        return a
+
+
+class Silent:
+    """Say nothing."""
 
     def __call__(self, a: int) -> int:
         return a
@@ -300,40 +314,55 @@ def test_methods_partials_wrappers_and_callable_objects() -> None:
         return plain(*args, **kwargs)
 
     assert called(Service().method, {"a": 1}) == 1
-    assert called(Service(), {"a": 1}) == 1
+    assert called(Service(), {"a": ["red"]}) == [Color.RED]
     assert called(functools.partial(plain, b=1), {"a": 1}) == 2
     assert called(wrapped, {"a": 1, "b": 2}) == 3
 
 
-def no_annotation(a) -> None: ...  # type: ignore[no-untyped-def]
+def test_partials_and_callable_objects_have_their_own_description() -> None:
+    assert (
+        shape_of(functools.partial(functools.partial(search), limit=2)).docs.description == "Search the web."
+    )
+    assert shape_of(Service()).docs == ("Call it.", {"a": "Colors."})
+    assert shape_of(functools.partial(Service(), a=[])).docs.description == "Call it."
+    assert shape_of(Silent()).docs.description == "Say nothing."
+
+
+class Opaque:
+    pass
+
+
+def no_annotation(a, b=1) -> Any:  # type: ignore[no-untyped-def]
+    return [a, b]
+
+
 def stars(*args: int) -> None: ...
 def positional(a: int, /) -> None: ...
-def unknown_type(a: object, b: complex) -> None: ...
-def nested(a: dict[str, list[bytes | None]]) -> None: ...
+def unknown_type(a: object, b: Opaque) -> None: ...
+def nested(a: dict[str, list[Opaque | None]]) -> None: ...
 def unresolved(a: Decimal) -> None: ...
 def unresolved_inside(a: list[Decimal]) -> None: ...
-def field_default(a: int = Field(ge=0)) -> None: ...
 def look_ahead(a: Annotated[str, Field(pattern="(?=a)")]) -> None: ...
 def deep_look_ahead(a: list[Annotated[str, Field(pattern="(?=a)")]]) -> None: ...
-def typed_rest(**rest: bytes) -> None: ...
+def typed_rest(**rest: Opaque) -> None: ...
 
 
 @pytest.mark.parametrize(
     ("function", "says"),
     [
-        (no_annotation, "'a' has no type annotation"),
         (stars, "'args' cannot be given by name"),
         (positional, "'a' cannot be given by name"),
-        (unknown_type, "'b': the type complex has no JSON Schema"),
-        (nested, "'a': the type bytes has no JSON Schema"),
+        (unknown_type, "'b': the type Opaque has no JSON Schema"),
+        (
+            nested,
+            "'a': the type dict[str, list[tests.unit.schema.test_derive.Opaque | None]] has no JSON Schema",
+        ),
         (unresolved, "'Decimal' cannot be resolved"),
         (unresolved_inside, "'Decimal' cannot be resolved"),
-        (field_default, "the default of 'a' is a Field"),
         (look_ahead, "regex"),
         (deep_look_ahead, "regex"),
-        (typed_rest, "'rest': the type bytes has no JSON Schema"),
+        (typed_rest, "'rest': the type Opaque has no JSON Schema"),
         (Service.method, "a method has no 'self'"),
-        (lambda a: a, "'a' has no type annotation"),
         (dict.update, "no signature found"),
     ],
 )
@@ -353,8 +382,186 @@ def test_names_that_lead_nowhere_are_refused() -> None:
             shape_of(namespace[name])
 
 
-def test_annotations_may_be_missing_where_a_schema_is_given() -> None:
-    assert [p.name for p in shape_of(no_annotation, typed=False).parameters] == ["a"]
+def test_a_parameter_without_annotation_takes_any_value() -> None:
+    assert schema_of(no_annotation) == {
+        "type": "object",
+        "properties": {"a": {}, "b": {"default": 1}},
+        "required": ["a"],
+        "additionalProperties": False,
+    }
+    assert called(no_annotation, {"a": {"x": [1]}}) == [{"x": [1]}, 1]
+    assert called(lambda a: a, {"a": 1}) == 1
+
+
+def test_a_type_without_schema_is_taken_where_a_schema_is_given() -> None:
+    shape = shape_of(unknown_type, typed=False)
+
+    assert [p.name for p in shape.parameters] == ["a", "b"]
+    adapt = shape.adapter()
+    assert adapt({"a": 1, "b": [2]}) == {"a": 1, "b": [2]}
+
+
+@dataclasses.dataclass
+class Filters:
+    """Words."""
+
+    n: int = 0
+    since: datetime.date = None  # type: ignore[assignment] # what a user may write
+
+
+class Visit(TypedDict):
+    when: datetime.date
+
+
+@pytest.mark.parametrize("kind", [Filters, Words, Visit, Box, dict[str, Box], list[Visit], datetime.date])
+def test_none_may_be_the_default_of_any_type(kind: Any) -> None:
+    def tool(x: int, v=None) -> Any:  # type: ignore[no-untyped-def]
+        return v
+
+    tool.__annotations__["v"] = kind
+
+    assert called(tool, {"x": 1}) is None
+    assert "default" not in schema_of(tool)["properties"]["v"]
+    # A model that writes all arguments writes null for those that it leaves out.
+    assert called(tool, {"x": 1, "v": None}) is None
+
+
+def test_none_may_be_the_default_of_a_field() -> None:
+    def tool(x: int, filters: Filters) -> Any:
+        return filters
+
+    assert called(tool, {"x": 1, "filters": {"n": 2}}) == Filters(2)
+    assert called(tool, {"x": 1, "filters": {"since": "2026-01-02"}}) == Filters(0, datetime.date(2026, 1, 2))
+
+
+def test_a_field_as_default_says_constraints_and_default() -> None:
+    def tool(
+        a: int = Field(default=4, ge=1),
+        b: str = Field(examples=["x"], description="Words"),
+        c: list[int] = Field(default_factory=list),  # noqa: B008 - what a user may write
+        d: Annotated[int, Field(default=5)] = Field(le=9),
+        e: Annotated[str, Field(alias="from")] = "here",
+    ) -> Any:
+        return [a, b, c, d, e]
+
+    schema = schema_of(tool)
+    assert schema["properties"] == {
+        "a": {"type": "integer", "minimum": 1, "default": 4},
+        "b": {"type": "string", "examples": ["x"], "description": "Words"},
+        "c": {"type": "array", "items": {"type": "integer"}, "default": []},
+        "d": {"type": "integer", "maximum": 9, "default": 5},
+        "from": {"type": "string", "default": "here"},
+    }
+    assert schema["required"] == ["b"]
+    assert called(tool, {"b": "q"}) == [4, "q", [], 5, "here"]
+    assert called(tool, {"a": 7, "b": "q", "c": [1], "d": 9, "from": "there"}) == [7, "q", [1], 9, "there"]
+    with pytest.raises(InvalidInput, match="less than the minimum"):
+        called(tool, {"a": 0, "b": "q"})
+
+
+def test_a_validator_in_annotated_runs() -> None:
+    def tool(name: Annotated[str, StringConstraints(strip_whitespace=True, to_lower=True)]) -> str:
+        return name
+
+    assert called(tool, {"name": " Ada "}) == "ada"
+
+
+class Options(TypedDict):
+    deep: bool
+    since: NotRequired[datetime.date]
+
+
+def test_unpacked_options_are_parameters() -> None:
+    def tool(a: int, **options: Unpack[Options]) -> Any:
+        return a, options
+
+    schema = schema_of(tool)
+    assert list(schema["properties"]) == ["a", "deep", "since"]
+    assert schema["required"] == ["a", "deep"]
+    assert called(tool, {"a": 1, "deep": True}) == (1, {"deep": True})
+    assert called(tool, {"a": 1, "deep": True, "since": "2026-01-02"})[1]["since"] == datetime.date(
+        2026, 1, 2
+    )
+
+
+class Cat(BaseModel):
+    kind: Literal["cat"]
+    lives: int
+
+
+class Dog(BaseModel):
+    kind: Literal["dog"]
+    bark: str
+
+
+def by_kind(p: Annotated[Cat | Dog, Field(discriminator="kind")]) -> Any:
+    return p
+
+
+def of_any_kind(p: Cat | Dog | None) -> Any:
+    return p
+
+
+@pytest.mark.parametrize("function", [by_kind, of_any_kind])
+@pytest.mark.parametrize(
+    ("value", "violations"),
+    [
+        ({"kind": "cow"}, ["$.p.kind tag 'cow', expected 'cat' or 'dog'"]),
+        ({"kind": "cat", "lives": "nine"}, ['$.p.cat.lives "nine" is not of type "integer"']),
+        ({"kind": "dog"}, ["$.p.dog.bark is required"]),
+        ({"lives": 9}, ["$.p.kind is required"]),
+        (3, ['$.p 3 is not of type "object"']),
+    ],
+)
+def test_a_union_names_the_tag_and_the_field(
+    function: Callable[..., Any], value: Any, violations: list[str]
+) -> None:
+    assert called(function, {"p": {"kind": "cat", "lives": 9}}) == Cat(kind="cat", lives=9)
+    with pytest.raises(InvalidInput) as caught:
+        called(function, {"p": value})
+    assert [f"{v.path} {v.message}" for v in caught.value.violations] == violations
+
+
+@pytest.mark.parametrize(
+    ("returned", "schema"),
+    [
+        (Search, {"type": "object", "required": ["query"]}),
+        (Box, {"type": "object", "required": ["size"]}),
+        (Visit, {"type": "object", "required": ["when"]}),
+        (list[int], {"type": "array", "items": {"type": "integer"}}),
+        ("datetime.timedelta", {"type": "string", "format": "duration"}),
+    ],
+)
+def test_what_a_function_returns_has_a_schema(returned: Any, schema: dict[str, Any]) -> None:
+    def tool() -> Any: ...
+
+    tool.__annotations__["return"] = returned
+
+    found = shape_of(tool).output_schema()
+    assert found is not None
+    assert {word: found.get(word) for word in schema} == schema
+
+
+class Branch(BaseModel):
+    inner: Branch | None = None
+
+
+def test_a_reference_at_the_root_is_written_out() -> None:
+    def tool(branch: Branch) -> Branch:
+        return branch
+
+    shape = shape_of(tool)
+    assert shape.schema()["type"] == shape.output_schema()["type"] == "object"
+    assert called(tool, {"inner": {"inner": None}}) == Branch(inner=Branch())
+
+
+@pytest.mark.parametrize("returned", [bytes, bytes | None, str, None, Any, "Nowhere", Opaque])
+def test_what_is_no_structure_has_no_output_schema(returned: Any) -> None:
+    def tool() -> Any: ...
+
+    tool.__annotations__["return"] = returned
+
+    assert shape_of(tool).output_schema() is None
 
 
 PARAMETERS = st.lists(

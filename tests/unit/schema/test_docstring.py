@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from toolcrib.schema.types import parse_docstring
+from toolcrib.schema.docstring import parse_docstring
 
 GOOGLE = """Search the web.
 

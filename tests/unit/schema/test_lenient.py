@@ -49,7 +49,6 @@ SCHEMA: dict[str, Any] = {
         ({"map": {"k": "4"}}, {"map": {"k": 4}}),
         ({"maybe": "5"}, {"maybe": 5}),
         ({"maybe": "null"}, {"maybe": None}),
-        ({"n": None, "s": "a"}, {"s": "a"}),
         (
             {"n": "12", "s": "12", "any": "12", "either": "12"},
             {"n": 12, "s": "12", "any": "12", "either": "12"},
@@ -60,6 +59,43 @@ def test_what_is_almost_right_is_read(given_value: dict[str, Any], meant: dict[s
     assert ArgumentCheck(SCHEMA, lenient=True).check(given_value) == meant
     with pytest.raises(InvalidInput):
         ArgumentCheck(SCHEMA).check(given_value)
+
+
+@pytest.mark.parametrize("lenient", [True, False])
+@pytest.mark.parametrize(
+    ("given_value", "meant"),
+    [
+        ({"n": None, "s": "a"}, {"s": "a"}),
+        ({"o": {"n": None}}, {"o": {}}),
+        ({"maybe": None, "any": None, "n": None}, {"maybe": None, "any": None}),
+    ],
+)
+def test_null_leaves_an_argument_out_that_must_not_be_null(
+    given_value: dict[str, Any], meant: dict[str, Any], lenient: bool
+) -> None:
+    assert ArgumentCheck(SCHEMA, lenient=lenient).check(given_value) == meant
+
+
+@pytest.mark.parametrize("lenient", [True, False])
+def test_null_is_not_dropped_where_it_is_a_value_of_its_own(lenient: bool) -> None:
+    required = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    for schema, value in (
+        (SCHEMA, {"map": {"k": None}}),
+        (SCHEMA, {"a": [None]}),
+        (SCHEMA, {"q": None}),
+        (required, {"n": None}),
+    ):
+        with pytest.raises(InvalidInput):
+            ArgumentCheck(schema, lenient=lenient).check(value)
+
+
+def test_a_default_takes_the_place_of_null() -> None:
+    schema = {
+        "type": "object",
+        "properties": {"n": {"type": "integer", "default": 3}, "s": {"type": "string"}},
+    }
+
+    assert ArgumentCheck(schema).check({"n": None}) == {"n": 3}
 
 
 @pytest.mark.parametrize(

@@ -130,6 +130,12 @@ def test_an_object_output_schema_goes_out_as_it_is() -> None:
     assert mcp_output_schema(make()) is None
 
 
+def test_an_output_schema_that_refers_to_an_object_is_one() -> None:
+    node = {"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}}}
+    schema = {"$ref": "#/$defs/node", "$defs": {"node": node}}
+    assert mcp_output_schema(make(output=Output(schema=schema))) == {**node, "$defs": {"node": node}}
+
+
 def test_any_other_output_schema_is_wrapped_and_its_references_still_resolve() -> None:
     schema = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

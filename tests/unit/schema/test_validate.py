@@ -270,3 +270,13 @@ def test_nearest() -> None:
     assert nearest("web_serch", ["read_file", "web_search"]) == "web_search"
     assert nearest("zzz", ["read_file", "web_search"]) is None
     assert nearest("a", []) is None
+
+
+def test_a_schema_may_be_a_truth_value() -> None:
+    values: tuple[object, ...] = (None, 1, {"a": []})
+    for value in values:
+        assert SchemaCheck(True).is_valid(value)
+        assert SchemaCheck(True).violations(value) == []
+        assert not SchemaCheck(False).is_valid(value)
+        (wrong,) = SchemaCheck(False).violations(value)
+        assert wrong.path == "$"

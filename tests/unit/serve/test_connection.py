@@ -498,7 +498,7 @@ async def test_progress_rises_and_ends_with_the_call() -> None:
     await session(client)
     client.post("tools/call", {"name": "add", "_meta": {"progressToken": "t"}})
     part, first, second, last = [await client.next() for _ in range(4)]
-    assert part["params"] == {"progressToken": "t", "progress": 2**-20, "message": "its end"}
+    assert part["params"] == {"progressToken": "t", "progress": 0.000_001, "message": "its end"}
     assert (first["jsonrpc"], first["method"]) == ("2.0", "notifications/progress")
     assert first["params"] == {"progressToken": "t", "progress": 1, "total": 4, "message": "one"}
     assert second["params"] == {"progressToken": "t", "progress": 2}

@@ -95,7 +95,7 @@ async def test_what_is_no_request_is_refused_in_the_form_of_all_errors() -> None
     async with served(30, asyncio.Event()) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"FOO / HTTP/1.1\r\nHost: x\r\n\r\n")
-        await refused(reader, b"400 Bad Request", "invalid")
+        await refused(reader, b"400 Bad Request", "invalid_input")
         writer.close()
 
 

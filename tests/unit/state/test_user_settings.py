@@ -76,7 +76,7 @@ def test_a_file_that_another_user_could_write_is_refused(file: Path) -> None:
     file.write_text(ALLOWED)
     for path in (file, file.parent, file.parent.parent):
         mode = path.stat().st_mode
-        path.chmod(mode | 0o020)
+        path.chmod(mode | 0o002)
         with pytest.raises(ConfigError, match="other users can write"):
             load_user_settings()
         path.chmod(mode)

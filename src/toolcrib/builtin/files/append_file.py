@@ -8,7 +8,7 @@ from toolcrib.sandbox import Roots
 from toolcrib.spec import Annotations, CallContext, Example, Permissions
 
 
-async def append_file(site: Site, _ctx: CallContext, path: str, content: str) -> str:
+async def append_file(site: Site, ctx: CallContext, path: str, content: str) -> str:
     """Append to a file that exists."""
     data = content.encode()
 
@@ -16,7 +16,7 @@ async def append_file(site: Site, _ctx: CallContext, path: str, content: str) ->
         with roots.alone(place):  # An edit at the same time would write the file without this.
             return roots.write(place, data, append=True)
 
-    count = await site.in_files(path, "write", append)
+    count = await site.in_files(ctx, path, "write", append)
     return f"Successfully appended {count} bytes to {path}"
 
 

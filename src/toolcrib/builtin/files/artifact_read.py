@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from toolcrib.builtin.definition import Builtin, integer, string
-from toolcrib.builtin.files.text import whole_characters
+from toolcrib.builtin.files.text import AROUND, text_part
 from toolcrib.builtin.site import Site
 from toolcrib.errors import ToolUnavailable
 from toolcrib.executors.function.threads import run_in_thread
@@ -40,17 +40,16 @@ async def artifact_read(
             whole = outputs.store.read(id, owner)
             return Outcome(content_of(whole, found.media_type, found.uri), (), details)
         end = offset + len(data)
-        if end < found.size:
-            # The next part begins with the character that is cut off here.
-            data = whole_characters(data)
-            end = offset + len(data)
-        text = data.decode(errors="replace")
-        if end < found.size:
+        more = end < found.size
+        before = outputs.store.read(id, owner, max(0, offset - AROUND), min(offset, AROUND))
+        part = text_part(data, offset, head=b"", before=before, more=more)
+        text, end = part.text, part.end
+        if more:
             text += (
-                f"\n[cut: bytes {offset:,} to {end:,} of {found.size:,}."
+                f"\n[cut: bytes {part.begin:,} to {end:,} of {found.size:,}."
                 f" To read on, call artifact_read with id={id} and offset={end}.]"
             )
-        return Outcome(text, (), details)
+        return Outcome(text, part.warnings, details)
 
     outcome: Outcome = await run_in_thread(read)
     return outcome

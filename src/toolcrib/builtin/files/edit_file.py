@@ -14,7 +14,7 @@ from toolcrib.spec import Annotations, CallContext, Example, Permissions
 MAX_BYTES = 10_000_000
 
 
-async def edit_file(site: Site, _ctx: CallContext, path: str, edits: Sequence[dict[str, Any]]) -> str:
+async def edit_file(site: Site, ctx: CallContext, path: str, edits: Sequence[dict[str, Any]]) -> str:
     """Make all edits of a file, or none."""
 
     def edit(roots: Roots, place: str) -> int:
@@ -33,7 +33,7 @@ async def edit_file(site: Site, _ctx: CallContext, path: str, edits: Sequence[di
         roots.write(place, text.encode())
         return count
 
-    count = await site.in_files(path, "write", edit)
+    count = await site.in_files(ctx, path, "write", edit)
     return f"Made {count} replacement{'' if count == 1 else 's'} in {path}"
 
 

@@ -7,9 +7,9 @@ from toolcrib.builtin.site import Site
 from toolcrib.spec import Annotations, CallContext, Example, Permissions
 
 
-async def list_directory(site: Site, _ctx: CallContext, path: str) -> str:
+async def list_directory(site: Site, ctx: CallContext, path: str) -> str:
     """Return one line for each entry of a folder: type, size and name."""
-    entries = await site.in_files(path, "read", lambda roots, place: roots.entries(place))
+    entries = await site.in_files(ctx, path, "read", lambda roots, place: roots.entries(place))
     return "".join(f"{one.kind:<6} {one.size:>8}  {one.name}\n" for one in entries)
 
 

@@ -7,9 +7,9 @@ from toolcrib.builtin.site import Site
 from toolcrib.spec import Annotations, CallContext, Example, Output, Permissions
 
 
-async def list_files(site: Site, _ctx: CallContext, path: str = ".") -> list[str]:
+async def list_files(site: Site, ctx: CallContext, path: str = ".") -> list[str]:
     """Return the names in a folder; those of folders end with a slash."""
-    entries = await site.in_files(path, "read", lambda roots, place: roots.entries(place))
+    entries = await site.in_files(ctx, path, "read", lambda roots, place: roots.entries(place))
     return [f"{one.name}/" if one.kind == "dir" else one.name for one in entries]
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from mimetypes import guess_type
 
 from toolcrib.builtin.definition import Builtin, integer, string
+from toolcrib.builtin.files.text import AROUND, is_odd_text, text_part
 from toolcrib.builtin.site import Site
 from toolcrib.executors.output import redactor_of
-from toolcrib.guard import BytesMasker, Redactor
+from toolcrib.sandbox import FilePart, Roots
 from toolcrib.spec import Annotations, CallContext, Example, Limits, Outcome, Permissions
 from toolcrib.spec.calls.content import content_of, is_binary
 
@@ -18,28 +19,31 @@ async def read_file(
     site: Site, ctx: CallContext, path: str, offset: int = 0, limit: int = MAX_BYTES
 ) -> Outcome:
     """Return a part of a text file, and say how to continue if there is more."""
-    content = await site.in_files(path, "read", lambda roots, place: roots.read(place, offset, limit))
-    data, end = content.data, offset + len(content.data)
-    media_type = guess_type(path)[0] or ""
-    if is_binary(data, media_type):
+    start = max(0, offset - AROUND)
+
+    def read(roots: Roots, place: str) -> tuple[bytes, FilePart]:
+        content = roots.read(place, start, max(offset - start + limit, AROUND))
+        return content.data if start == 0 else roots.read(place, 0, AROUND).data, content
+
+    head, content = await site.in_files(ctx, path, "read", read)
+    before, data = content.data[: offset - start], content.data[offset - start :][:limit]
+    end, media_type = offset + len(data), guess_type(path)[0] or ""
+    if is_binary(data, media_type) and not is_odd_text(head, data, media_type):
         block = content_of(data, media_type)
         warnings = () if end == content.total and not offset else ("only a part of the file is returned",)
         return Outcome(block, warnings, {"bytes": content.total})
     more = end < content.total
-    if more:  # Half a character, or what could be half a secret, is the beginning of the next part.
-        masker = BytesMasker(redactor_of(ctx) or Redactor(()))
-        data = masker.feed(data)
-        end -= masker.kept_back
-        # Nothing whole fits into the limit: the caller would be sent back to the same offset forever.
-        if end == offset:
-            return await read_file(site, ctx, path, offset, 2 * limit)
-    text = data.decode(errors="replace")
+    part = text_part(data, offset, head=head, before=before, more=more, redactor=redactor_of(ctx))
+    # Nothing whole fits into the limit: the caller would be sent back to the same offset forever.
+    if more and part.end <= offset:
+        return await read_file(site, ctx, path, offset, 2 * limit)
+    text = part.text
     if more:
         text += (
-            f"\n[cut: bytes {offset:,} to {end:,} of {content.total:,}."
-            f" To read on, call again with offset={end}.]"
+            f"\n[cut: bytes {part.begin:,} to {part.end:,} of {content.total:,}."
+            f" To read on, call again with offset={part.end}.]"
         )
-    return Outcome(text, (), {"bytes": content.total})
+    return Outcome(text, part.warnings, {"bytes": content.total})
 
 
 BUILTIN = Builtin(

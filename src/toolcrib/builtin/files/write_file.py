@@ -8,7 +8,7 @@ from toolcrib.sandbox import Roots
 from toolcrib.spec import Annotations, CallContext, Example, Permissions
 
 
-async def write_file(site: Site, _ctx: CallContext, path: str, content: str) -> str:
+async def write_file(site: Site, ctx: CallContext, path: str, content: str) -> str:
     """Write a file whole; missing folders are made."""
     data = content.encode()
 
@@ -16,7 +16,7 @@ async def write_file(site: Site, _ctx: CallContext, path: str, content: str) -> 
         with roots.alone(place, mkdir=True):  # An edit that has read the file would undo this.
             return roots.write(place, data)
 
-    count = await site.in_files(path, "write", write)
+    count = await site.in_files(ctx, path, "write", write)
     return f"Successfully wrote {count} bytes to {path}"
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from toolcrib.builtin.definition import Builtin, integer, string
 from toolcrib.builtin.settings import HOSTS, BuiltinSettings
 from toolcrib.builtin.site import Site
-from toolcrib.errors import PermissionDenied, TimedOut
+from toolcrib.errors import InvalidInput, PermissionDenied, TimedOut, Violation
 from toolcrib.executors.output import (
     MAX_OUTPUT,
     decoded,
@@ -21,9 +21,10 @@ from toolcrib.executors.output import (
     run_followed,
     uncut,
 )
+from toolcrib.executors.workspace.workspace import Workspace
 from toolcrib.sandbox import Completed, Confinement
 from toolcrib.sandbox.files.paths import PathCache, Paths
-from toolcrib.spec import Annotations, CallContext, Example, Network, Outcome, Permissions
+from toolcrib.spec import Annotations, CallContext, Example, Network, Outcome, Permissions, Tool
 from toolcrib.spec.calls.content import media_type_of
 
 _OPTIONS: Mapping[str, Any] = {
@@ -100,11 +101,22 @@ async def _result(
     warnings: list[str] = []
     text = _text(ctx, done, warnings)
     if done.timed_out:
-        details = {**facts(done), "output": text}
-        message = f"the command took longer than {timeout_s:g} s"
+        error = TimedOut(f"the command took longer than {timeout_s:g} s") if own else ctx.timed_out()
+        error.details |= {**facts(done), "output": text}
+        error.message += f". Until then it wrote:\n{text}" if done.stdout or done.stderr else ""
+        error.args = (error.message,)
         with places_reported(done):
-            raise TimedOut(message, details=details) if own else ctx.timed_out()
+            raise error
+    if done.exit_code and not network.refused and (denied := _denied(workspace, tool, job, done)):
+        warnings.append(f"{denied.message}. {denied.hint}")
     return Outcome(text, (*warnings, *network.warnings, *place_warnings(done)), facts(done))
+
+
+def _denied(workspace: Workspace, tool: Tool, job: Confinement, done: Completed) -> PermissionDenied | None:
+    from toolcrib.executors.trace.denials import of_text
+
+    said = done.stderr.decode(errors="replace").strip()
+    return of_text(workspace, tool, job, said, said.rpartition("\n")[2], {})
 
 
 def _ground(site: Site, workdir: str) -> Confinement:
@@ -118,6 +130,9 @@ def _ground(site: Site, workdir: str) -> Confinement:
         # Resolved before it is compared: a link in a root may lead out of it.
         if not files.grants(site.tool).cover(files.resolve(folder)):
             raise PermissionDenied(f"path escapes sandbox: {workdir}", details={"path": workdir})
+        if not files.paths.is_folder(folder):
+            why = "is not a folder" if files.paths.leads_to(folder) else "does not exist"
+            raise InvalidInput(f"workdir {workdir} {why}", violations=(Violation("$.workdir", why),))
         return workspace.tool_job(files, site.tool, folder, read=(), links=())
 
     return known.get(workdir, prepare)

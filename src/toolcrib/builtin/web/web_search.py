@@ -37,7 +37,9 @@ async def _brave(site: Site, ctx: CallContext, query: str, count: int, freshness
     key = ctx.secrets["BRAVE_API_KEY"]
     url = f"{site.option('url', BRAVE).rstrip('/')}/res/v1/web/search?{urlencode(asked)}"
     found = await _json(site, ctx, url, {"X-Subscription-Token": key})
-    return [_result(one, "description") for one in (found.get("web") or {}).get("results") or ()]
+    # An answer without results has no `web`, but always repeats the query.
+    web = found.get("web", {"results": []} if isinstance(found.get("query"), dict) else None)
+    return _results(web, "description")
 
 
 async def _searxng(site: Site, ctx: CallContext, query: str, _count: int, freshness: str | None) -> Found:
@@ -45,13 +47,13 @@ async def _searxng(site: Site, ctx: CallContext, query: str, _count: int, freshn
     if freshness is not None:
         asked["time_range"] = freshness
     found = await _json(site, ctx, f"{site.option('url').rstrip('/')}/search?{urlencode(asked)}", {})
-    return [_result(one, "content") for one in found.get("results") or ()]
+    return _results(found, "content")
 
 
-async def _index(site: Site, _ctx: CallContext, query: str, count: int, freshness: str | None) -> Found:
+async def _index(site: Site, ctx: CallContext, query: str, count: int, freshness: str | None) -> Found:
     index = site.kept.setdefault("index", LocalIndex())
     folder = str(Path(site.host.workspace().root, site.option("folder")))
-    files = await site.in_files(folder, "read", index.refresh)
+    files = await site.in_files(ctx, folder, "read", index.refresh)
     found: Found = await run_in_thread(lambda: files.search(query, count, freshness))
     return found
 
@@ -67,15 +69,28 @@ async def _json(site: Site, ctx: CallContext, url: str, headers: dict[str, str])
         found = orjson.loads(response.body)
     except orjson.JSONDecodeError as error:
         raise HttpFailed(f"the search provider did not answer with JSON: {error}") from None
-    return found if isinstance(found, dict) else {}
+    if not isinstance(found, dict):
+        raise _other_shape("it is not an object")
+    return found
 
 
-def _result(found: dict[str, Any], description: str) -> dict[str, str]:
-    return {
-        "title": _plain(found.get("title")),
-        "url": str(found.get("url") or ""),
-        "description": _plain(found.get(description)),
-    }
+def _results(found: Any, description: str) -> Found:
+    results = found.get("results") if isinstance(found, dict) else None
+    if not isinstance(results, list):
+        raise _other_shape("it has no list of results")
+    if not all(isinstance(one, dict) and isinstance(one.get("url"), str) for one in results):
+        raise _other_shape("it has a result without a URL")
+    return [
+        {"title": _plain(one.get("title")), "url": one["url"], "description": _plain(one.get(description))}
+        for one in results
+    ]
+
+
+def _other_shape(why: str) -> HttpFailed:
+    return HttpFailed(
+        f"the search provider answered in another shape: {why}",
+        hint="Check the options `provider` and `url` of web_search in config.yml.",
+    )
 
 
 def _plain(text: Any) -> str:

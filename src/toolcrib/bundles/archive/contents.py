@@ -22,7 +22,7 @@ from toolcrib.bundles.records import (
     file_of,
 )
 from toolcrib.bundles.store import Store
-from toolcrib.errors import InvalidError
+from toolcrib.errors import InvalidInput
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", re.ASCII)
 
@@ -76,7 +76,7 @@ def contents_of(store: Store, bundle_id: str) -> Contents:
 
 
 def check_record(record: ArchivedBundle | ArchivedTool) -> None:
-    """Raise InvalidError for values that the types allow and the rules of the store do not."""
+    """Raise InvalidInput for values that the types allow and the rules of the store do not."""
     check_slug(record.slug)
     if isinstance(record, ArchivedBundle):
         check_id(record.id)
@@ -85,4 +85,4 @@ def check_record(record: ArchivedBundle | ArchivedTool) -> None:
     check_tool_body(record)
     for moment in (record.created_at, record.modified_at):
         if not _TIME.fullmatch(moment):
-            raise InvalidError(f"{moment!r} is not a time in UTC with milliseconds")
+            raise InvalidInput(f"{moment!r} is not a time in UTC with milliseconds")

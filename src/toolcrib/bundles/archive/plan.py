@@ -12,10 +12,10 @@ from msgspec import Struct
 
 from toolcrib.bundles.archive.contents import ArchivedTool, Contents
 from toolcrib.bundles.forms import require_one_name
-from toolcrib.bundles.records import BundleRecord, ToolBody, ToolRecord, check_room
+from toolcrib.bundles.reading import require_whole
+from toolcrib.bundles.records import BundleRecord, ToolBody, ToolRecord, Uuid, check_room
 from toolcrib.bundles.store import Store
 from toolcrib.errors import (
-    BuiltInReadOnly,
     BundleDisabled,
     ConflictError,
     NotFoundError,
@@ -53,9 +53,9 @@ class PlannedTool(Struct, frozen=True, rename="camel"):
 class ImportPlan(Struct, frozen=True, rename="camel"):
     """Everything that an import does, or would do."""
 
-    source_id: str
+    source_id: Uuid = msgspec.field(name="sourceBundleID")
     """The id in the archive."""
-    bundle_id: str
+    bundle_id: Uuid = msgspec.field(name="bundleID")
     """The bundle that gets the tools; with `new-id` a new one."""
     slug: str
     on_conflict: OnConflict
@@ -115,6 +115,7 @@ def plan(
         refused=None,
     )
     try:
+        store.require_own(made.bundle_id)
         _check(made, into)
         _check_names(contents.tools, there if into is not None else [])
         added = sum(1 for one in tools if one.action == "add")
@@ -127,7 +128,9 @@ def plan(
 def _here(store: Store, bundle_id: str) -> tuple[BundleRecord | None, list[ToolRecord]]:
     """Return the bundle of this id and its tools; a deleted one too, which has none."""
     try:
-        return store.bundle(bundle_id), store.tools(bundle_id)
+        bundle = store.bundle(bundle_id)
+        require_whole(bundle)
+        return bundle, store.tools(bundle_id)
     except NotFoundError:
         # Not one that another process has just put here: its tools were not read.
         deleted = (one for one in store.bundles() if one.soft_deleted_at is not None)
@@ -146,10 +149,6 @@ def _state(tool: ArchivedTool, here: ToolRecord | None) -> State:
 
 def _check(made: ImportPlan, here: BundleRecord | None) -> None:
     """Raise the error of an import; `here` is the bundle that is here and gets the tools, if any."""
-    if here is not None and here.is_built_in:
-        raise BuiltInReadOnly(
-            f"the bundle {here.slug} is built in", hint="To import it as a new bundle: --on-conflict new-id"
-        )
     rows = [f"{one.slug}@{one.version}" for one in made.tools if one.action == "conflict"]
     if made.action == "conflict":
         rows.insert(0, f"the texts of the bundle {made.slug}")

@@ -34,7 +34,7 @@ from toolcrib.bundles.archive.credentials import require_no_secrets
 from toolcrib.bundles.files import encoded
 from toolcrib.bundles.records import MOST_TOOLS, decode, decode_json
 from toolcrib.bundles.store import Store
-from toolcrib.errors import InvalidArchive, InvalidError
+from toolcrib.errors import InvalidArchive, InvalidInput
 from toolcrib.spec import SecretSource
 
 FORMAT_VERSION = 1
@@ -241,6 +241,6 @@ def _record(files: Mapping[str, bytes], name: str, form: type[_Form]) -> _Form:
         check_record(record)
     except KeyError:
         _refuse("no_bundle", f"there is no {name}")
-    except (msgspec.DecodeError, InvalidError) as error:
+    except (msgspec.DecodeError, InvalidInput) as error:
         _refuse("bad_record", f"{name}: {error}", name)
     return record

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from toolcrib.errors import ToolUnavailable
-from toolcrib.manifest.kinds import Kind
+from toolcrib.manifest.kinds import Kind, in_process, kind_of
 from toolcrib.spec import BuiltinExec, Call, CallContext, Catalog, Outcome, Tool
 
 
@@ -22,11 +22,10 @@ class BuiltinExecutor:
     async def run(self, call: Call, ctx: CallContext) -> Outcome:
         """Call the function. Raises ToolUnavailable if none is registered by that name."""
         found = next((tool for tool in self._catalog.tools() if tool.name == self._function), None)
-        kind = None if found is None else "built-in" if found.is_builtin else found.kind
-        if kind not in ("function", "built-in"):
+        if found is None or not (found.is_builtin or kind_of(found).of_program):
             raise ToolUnavailable(
                 f"{self._tool.name}: {self._function!r} is "
-                + ("not registered" if kind is None else f"no function, but a tool of kind {kind}"),
+                + ("not registered" if found is None else f"no function, but a tool of kind {found.kind}"),
                 hint=f"Register a Python function as {self._function!r} in the same toolset.",
                 details={"function": self._function},
             )
@@ -43,7 +42,9 @@ KIND = Kind(
     name="builtin",
     config=BuiltinExec,
     executor=lambda tool, host: BuiltinExecutor(tool, host.catalog),
+    docs=("as the registered function that it names", "the same as that function"),
     fixed=("function",),
+    touches=in_process,
     untraceable=(
         "calls a registered function: it runs in this process, which is not observed",
         "Make it a tool of kind python, which runs confined.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import stat
 
-from toolcrib.errors import InvalidInput, PermissionDenied, ToolUnavailable
+from toolcrib.errors import InvalidInput, PermissionDenied, ToolFailed, ToolUnavailable
 from toolcrib.executors.command.shell import parse_shell, variables_with_values
 from toolcrib.executors.output import (
     MAX_OUTPUT,
@@ -89,9 +89,18 @@ class CommandExecutor:
             if done.timed_out:
                 raise timed_out(ctx, done)
             log_streams(ctx, done, "stderr")
-            refuse_exit(tool.name, done, config.exit_codes_ok)
+            try:
+                refuse_exit(tool.name, done, config.exit_codes_ok)
+            except ToolFailed as error:
+                raise (None if network.refused else self._denied(job, error)) or error from None
             value = value_of(ctx, tool.name, done, config.stdout_format or tool.output.format, warnings)
         return Outcome(value, (*warnings, *network.warnings, *place_warnings(done)), facts(done))
+
+    def _denied(self, job: Confinement, error: ToolFailed) -> PermissionDenied | None:
+        from toolcrib.executors.trace.denials import of_text
+
+        text = error.details["stderr"]
+        return of_text(self._workspace, self._tool, job, text, error.message, error.details)
 
     async def _run(self, ctx: CallContext, job: Confinement) -> Completed:
         try:

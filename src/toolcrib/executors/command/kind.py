@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from toolcrib.executors.host import in_workspace
 from toolcrib.manifest.kinds import Effect, Kind, Start, block_of, filled_in, made_of
 from toolcrib.manifest.plugins import on_call
+from toolcrib.manifest.starter import Starter
 from toolcrib.manifest.yaml.form import Misfit
 from toolcrib.spec import CommandExec, Tool
 from toolcrib.template import Namespaces, Values, literal_text, parse, parse_conditional, render_env
@@ -65,6 +67,12 @@ def _plan(tool: Tool, block: dict[str, Any], values: Values) -> dict[str, Any]:
     return plan
 
 
+def _touches(tool: Tool) -> Iterator[str]:
+    assert isinstance(tool.config, CommandExec)
+    if tool.config.allow_code:
+        yield "code: values of a call may be run as code"
+
+
 def _starts(config: CommandExec) -> Start:
     words = config.args if config.shell is None else (config.shell,)
     return Start((config.entrypoint, *words), config.cwd)
@@ -74,7 +82,15 @@ KIND = Kind(
     name="command",
     config=CommandExec,
     executor=in_workspace(f"{_FOLDER}.executor:CommandExecutor"),
+    starter=Starter(
+        on_call("toolcrib.executors.command.starter:make"),
+        runs="What does it run? (such as: wc -l ${path})",
+        reads="Which folders may it read? (such as: src docs)",
+        writes="Which folders may it write?",
+        format="text",
+    ),
     schema=Path(__file__).with_name("schema.json"),
+    docs=("a confined process", "the kernel: see [The sandbox](sandbox.md)"),
     parse=_parse,
     write=_write,
     misfits=(Misfit(("exit_codes_ok",), "minItems", rule="exit-codes", hint="write `exit_codes_ok: [0]`"),),
@@ -85,6 +101,7 @@ KIND = Kind(
     starts=_starts,
     effect=_effect,
     plan=_plan,
+    touches=_touches,
     granted=lambda tool, granted: replace(granted, secrets=tool.permissions.secrets),
     confined=True,
     for_agents=True,

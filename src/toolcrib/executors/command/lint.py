@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 from toolcrib.errors import ManifestError
 from toolcrib.executors.command.interpreters import INPUT, code_word, is_steering
 from toolcrib.executors.command.shell_words import Command, Piece, marked
+from toolcrib.manifest.lint.checks import tilde
 from toolcrib.manifest.yaml.diagnostics import Diagnostic, quoted
 from toolcrib.manifest.yaml.positions import KeyPath
 from toolcrib.manifest.yaml.source import Document
@@ -39,7 +41,7 @@ _DIRECT = frozenset((
 
 def check(tool: Tool, document: Document) -> Iterator[Diagnostic]:
     """Run all checks of command tools."""
-    checks = (_shell_line, _code_words, _secret_arguments, _direct_programs)
+    checks = (_words, _shell_line, _code_words, _secret_arguments, _direct_programs)
     return chain.from_iterable(one(tool, document) for one in checks)
 
 
@@ -56,6 +58,26 @@ def absent(tool: Tool, document: Document, root: str) -> Iterator[Diagnostic]:
     if not name.startswith("~") and len(name.split()) == 1 and not any(map(os.path.exists, places)):
         message = f"the program {quoted(name)} is not here"
         yield document.diagnostic("program", message, (*_COMMAND, "entrypoint"), hint=hint)
+
+
+def _words(tool: Tool, document: Document) -> Iterator[Diagnostic]:  # noqa: ARG001 - called as the others
+    """Check for what a shell would read otherwise: no shell reads the words of a command."""
+    block = document.data["exec"]["command"]
+    entrypoint = block.get("entrypoint")
+    if isinstance(entrypoint, str) and re.search(r"\S\s+\S", entrypoint) and not os.path.exists(entrypoint):
+        message = "`entrypoint` is one program, and this is taken for its whole name"
+        hint = f"write `entrypoint: {entrypoint.split()[0]}`, and the rest into `args`"
+        yield document.diagnostic("command-words", message, (*_COMMAND, "entrypoint"), hint=hint)
+    args = block.get("args")
+    words = [((*_COMMAND, "entrypoint"), entrypoint)]
+    if isinstance(args, list):
+        words += [((*_COMMAND, "args", number), word) for number, word in enumerate(args)]
+    for at, word in words:
+        if isinstance(word, str) and word.startswith("~/"):
+            yield tilde(document, at)
+        elif isinstance(word, str) and (found := re.search(r"\{\{\s*\.?(\w+)\s*\}\}", word)):
+            message = f"`{found[0]}` is not filled in here"
+            yield document.diagnostic("command-words", message, at, hint=f"write `${{{found[1]}}}`")
 
 
 def _shell_line(tool: Tool, document: Document) -> Iterator[Diagnostic]:

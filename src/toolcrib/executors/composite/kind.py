@@ -9,6 +9,7 @@ from typing import Any
 from toolcrib.executors.host import Host
 from toolcrib.manifest.kinds import Kind, block_of
 from toolcrib.manifest.plugins import on_call
+from toolcrib.manifest.starter import Starter
 from toolcrib.spec import Comparison, CompositeExec, Executor, Step, Tool
 from toolcrib.template import Values
 
@@ -81,12 +82,20 @@ KIND = Kind(
     name="composite",
     config=CompositeExec,
     executor=_executor,
+    starter=Starter(
+        on_call("toolcrib.executors.composite.starter:make"), runs="Which tool is its first step?"
+    ),
     schema=Path(__file__).with_name("schema.json"),
+    docs=(
+        "each step is a call of its own",
+        "the same as the tool of the step: see [Composite tools](composite.md#permissions)",
+    ),
     parse=lambda block: CompositeExec(tuple(map(_step, block["steps"])), block.get("output")),
     write=_write,
     lint=on_call("toolcrib.executors.composite.lint:steps"),
     plan=_plan,
     calls=lambda config: ((step.id, step.tool) for step in config.steps),
+    touches=lambda _: (),
     untraceable=(
         "is made of steps, which need nothing but the permissions of their own tools",
         "Trace the tools of its steps.",

@@ -13,7 +13,7 @@ from toolcrib.executors.file.granted import GrantedFiles
 from toolcrib.executors.function.threads import run_in_thread
 from toolcrib.executors.output import decoded, uncut
 from toolcrib.executors.workspace.workspace import Workspace
-from toolcrib.sandbox import Root, Roots
+from toolcrib.sandbox import Roots
 from toolcrib.spec import Call, CallContext, FileExec, Outcome, Tool
 from toolcrib.template import Namespaces, Values, parse, parse_conditional, render_path, render_value
 
@@ -39,12 +39,11 @@ class FileExecutor:
         values = Values.of(self._tool, call, ctx)
         action = self._config.action
         asked = self._absolute(render_path(self._path, values))
-        path, roots = self._files.find(asked, action)
         if action == "read":
-            outcome: Outcome = await run_in_thread(lambda: self._read(path, roots, ctx))
+            outcome: Outcome = await run_in_thread(lambda: self._read(asked, ctx))
         else:
-            content = render_value(self._content, values)
-            outcome = await run_in_thread(lambda: self._write(path, roots, content))
+            data = self._bytes(render_value(self._content, values))
+            outcome = await run_in_thread(lambda: self._write(asked, data, ctx))
         return outcome
 
     def _absolute(self, path: str) -> str:
@@ -54,10 +53,9 @@ class FileExecutor:
             return str(first)
         return str(Path(root, path))
 
-    def _read(self, path: str, roots: tuple[Root, ...], ctx: CallContext) -> Outcome:
+    def _read(self, asked: str, ctx: CallContext) -> Outcome:
         limit = self._tool.limits.output_bytes or MAX_READ
-        with Roots(*roots) as opened:
-            content = opened.read(path, 0, limit)
+        content = self._files.use(asked, "read", lambda roots, path: roots.read(path, 0, limit)).value
         data = content.data
         warnings: list[str] = []
         details: dict[str, Any] = {"bytes": content.total}
@@ -75,11 +73,13 @@ class FileExecutor:
             value = text
         return Outcome(value, tuple(warnings), details)
 
-    def _write(self, path: str, roots: tuple[Root, ...], content: Any) -> Outcome:
-        data = self._bytes(content)
-        with Roots(*roots) as opened:
-            opened.write(path, data, mode=self._config.mode, mkdir=self._config.mkdir)
-        return Outcome({"path": path, "bytes": len(data)})
+    def _write(self, asked: str, data: bytes, ctx: CallContext) -> Outcome:
+        def write(roots: Roots, path: str) -> int:
+            return roots.write(path, data, mode=self._config.mode, mkdir=self._config.mkdir)
+
+        used = self._files.use(asked, "write", write)
+        ctx.created += used.created
+        return Outcome({"path": used.path, "bytes": used.value})
 
     def _bytes(self, content: Any) -> bytes:
         if not isinstance(content, str):

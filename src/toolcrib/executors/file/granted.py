@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Generic, Literal, NamedTuple, TypeVar
 
+from toolcrib.errors import PermissionDenied, ToolcribError
 from toolcrib.executors.workspace.grants import FileGrants
+from toolcrib.executors.workspace.startup import startup_place
 from toolcrib.executors.workspace.workspace import Workspace
-from toolcrib.sandbox import Root
-from toolcrib.sandbox.files.paths import PathCache, Paths, within
+from toolcrib.sandbox import Root, Roots
+from toolcrib.sandbox.files.paths import PathCache, Paths, real_path, within
 from toolcrib.spec import Tool
 
 Access = Literal["read", "write"]
+T = TypeVar("T")
 
 
 class _Granted(NamedTuple):
@@ -25,21 +29,59 @@ class _Granted(NamedTuple):
     protected: tuple[str, ...]
 
 
+class Used(NamedTuple, Generic[T]):
+    """The end of one use of files."""
+
+    value: T
+    path: str
+    """The path, with the real path of its grant in it."""
+    created: tuple[str, ...]
+    """What was created that starts other programs of the user."""
+
+
 class GrantedFiles:
-    """Finds the roots for one path of a call. Grants are resolved once, until a path on the way changes."""
+    """Opens the roots for one path of a call. Grants are resolved once, until a path on the way changes."""
 
     def __init__(self, tool: Tool, workspace: Workspace) -> None:
         self._tool = tool
         self._workspace = workspace
         self._granted: PathCache[_Granted] = PathCache(1)
 
-    def find(self, asked: str, access: Access) -> tuple[str, tuple[Root, ...]]:
-        """Return an absolute path with the real path of its grant in it, and the roots it is opened in.
+    def use(
+        self, asked: str, access: Access, work: Callable[[Roots, str], T], shown: str | None = None
+    ) -> Used[T]:
+        """Call `work` with the open roots and the path in them; errors name the path as `shown`.
 
         Raises as `ProjectFiles.grants`, and PermissionDenied for a tool without any grant of this access.
         """
-        granted, workspace = self._granted.get(None, self._resolve), self._workspace
-        grants = granted.grants
+        granted = self._granted.get(None, self._resolve)
+        path, roots = self._find(granted, asked, access)
+        try:
+            with Roots(*roots) as opened:
+                value = work(opened, path)
+        except ToolcribError as error:
+            if isinstance(error, PermissionDenied) and self._startup(granted, path) in granted.protected:
+                where = "`roots` in config.yml" if self._tool.is_builtin else "permissions.fs.write"
+                error.hint = f"It can start other programs of the user. To allow it, name it under {where}."
+            if shown is not None:  # As the caller wrote it: not where the folder really is.
+                error.message = error.message.replace(path, shown).replace(asked, shown)
+                error.args = (error.message,)
+                if "path" in error.details:
+                    error.details["path"] = shown
+            raise
+        place = self._startup(granted, path) if access == "write" else None
+        return Used(value, path, () if place is None else (place,))
+
+    @staticmethod
+    def _startup(granted: _Granted, path: str) -> str | None:
+        """Return what a path is, or is in, that starts other programs and that no grant names."""
+        real, grants = real_path(path), granted.grants
+        folder = max((one for one in grants.write if within(real, one)), key=len, default=None)
+        return None if folder is None or folder in grants.scratch else startup_place(real, folder)
+
+    def _find(self, granted: _Granted, asked: str, access: Access) -> tuple[str, tuple[Root, ...]]:
+        """Return an absolute path with the real path of its grant in it, and the roots it is opened in."""
+        grants, workspace = granted.grants, self._workspace
         if workspace.watch is not None:
             workspace.watch.touch(workspace, self._tool, grants, access, asked)
         if not (grants.write if access == "write" else granted.prefixes):

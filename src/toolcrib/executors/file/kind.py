@@ -8,6 +8,8 @@ from typing import Any
 
 from toolcrib.executors.host import in_workspace
 from toolcrib.manifest.kinds import Effect, Kind, block_of, plain_effect
+from toolcrib.manifest.plugins import on_call
+from toolcrib.manifest.starter import Starter
 from toolcrib.manifest.yaml.form import Misfit
 from toolcrib.spec import FileExec, Tool
 from toolcrib.template import Namespaces
@@ -35,12 +37,23 @@ KIND = Kind(
     name="file",
     config=FileExec,
     executor=in_workspace("toolcrib.executors.file.executor:FileExecutor"),
+    starter=Starter(
+        on_call("toolcrib.executors.file.starter:make"),
+        runs="Which folder does it read?",
+        arguments=False,
+        format="text",
+    ),
     schema=Path(__file__).with_name("schema.json"),
+    docs=(
+        "Toolcrib opens the file",
+        "the kernel: openat2 opens paths beneath a granted folder; no `..`, link or race leads out of it",
+    ),
     parse=_parse,
     write=_write,
     misfits=(Misfit(("mode",), "type", hint='write the octal digits as text: "0644"'),),
     templated=("path", "content"),
     effect=_effect,
+    touches=lambda _: (),
     takes_format=False,
     for_agents=True,
     untraceable=None,

@@ -52,7 +52,10 @@ def function_executor(
         return function(**arguments(call, ctx))  # type: ignore[no-any-return]
 
     async def inline(call: Call, ctx: CallContext) -> Any:
-        return function(**arguments(call, ctx))
+        value = function(**arguments(call, ctx))
+        if inspect.isasyncgen(value):
+            return await drained(cast(Any, value), ctx)
+        return exhausted(cast(Any, value), ctx) if inspect.isgenerator(value) else value
 
     async def in_thread(call: Call, ctx: CallContext) -> Any:
         value = await run_in_thread(partial(function, **arguments(call, ctx)))
@@ -99,35 +102,42 @@ def isolation_of(name: str, shape: FunctionShape, wanted: str) -> str:
     return wanted
 
 
-_NOTHING = object()
-
-
 class _Yielded:
-    """The value of a generator, from what it has yielded so far."""
+    """The value of a generator, from all that it has yielded."""
 
-    def __init__(self, ctx: CallContext) -> None:
+    def __init__(self, ctx: CallContext | None) -> None:
         self._ctx = ctx
         self._chunks: list[str] = []
-        self._value: Any = _NOTHING
+        self._values: list[Any] = []
+        self._reports = False
 
     def take(self, item: Any) -> None:
+        """Report a progress or a chunk; keep any other item."""
         if isinstance(item, Progress):
-            self._ctx.progress(item.done, item.total, item.message)
+            self._reports = True
+            if self._ctx is not None:
+                self._ctx.progress(item.done, item.total, item.message)
         elif isinstance(item, Chunk):
-            self._ctx.chunk(item.text)
+            self._reports = True
             self._chunks.append(item.text)
+            if self._ctx is not None:
+                self._ctx.chunk(item.text)
         else:
-            self._value = item
+            self._values.append(item)
 
     @property
     def value(self) -> Any:
-        if self._value is not _NOTHING:
-            return self._value
-        return "".join(self._chunks) if self._chunks else None
+        """All items: text in one piece, else a list. A single item beside reports is the value itself."""
+        items = self._values
+        if not items and self._reports:
+            return "".join(self._chunks) if self._chunks else None
+        if items and all(isinstance(item, str) for item in items):
+            return "".join(items)
+        return items[0] if self._reports and len(items) == 1 else items
 
 
-async def drained(generator: AsyncGenerator[Any, None], ctx: CallContext) -> Any:
-    """Report what an async generator yields, and return its value: the last that is not a report."""
+async def drained(generator: AsyncGenerator[Any, None], ctx: CallContext | None) -> Any:
+    """Report what an async generator yields, and return its value."""
     found = _Yielded(ctx)
     async with aclosing(generator):
         async for item in generator:
@@ -135,7 +145,7 @@ async def drained(generator: AsyncGenerator[Any, None], ctx: CallContext) -> Any
     return found.value
 
 
-def exhausted(generator: Generator[Any, None, Any], ctx: CallContext) -> Any:
+def exhausted(generator: Generator[Any, None, Any], ctx: CallContext | None) -> Any:
     """Do the same for a plain generator, in the thread that calls this. What it returns is its value."""
     found = _Yielded(ctx)
     with closing(generator):

@@ -7,6 +7,7 @@ is unpickled here.
 
 from __future__ import annotations
 
+import base64
 import os
 import pickle
 import signal
@@ -45,6 +46,8 @@ async def run_in_process(function: Callable[..., Any], arguments: dict[str, Any]
         raise ToolFailed(_death(code), details={"exit_code": code})
     try:
         answer = orjson.loads(written)
+        if "bytes" in answer:
+            return base64.b64decode(answer["bytes"])
         return answer["value"] if "value" in answer else raise_failure(**answer)
     except (KeyError, TypeError, ValueError):
         raise ToolFailed("the tool's process wrote an invalid answer") from None

@@ -64,17 +64,25 @@ def main() -> None:
 
 
 def value_of(function: Any, arguments: dict[str, Any]) -> bytes:
-    """Call the function and return its value as JSON. A coroutine is run to its end."""
+    """Call the function and return its value as JSON. A coroutine or generator is run to its end."""
+    import asyncio
+    import inspect
+
+    from toolcrib.executors.function.executor import drained, exhausted
     from toolcrib.schema.jsonable import to_json_text
 
-    value = function(**arguments)
-    if hasattr(value, "__await__"):
-        import asyncio
-
-        if asyncio.iscoroutine(value):
-            value = asyncio.run(value)
+    value: Any = function(**arguments)
+    stream: Any = value
+    if inspect.iscoroutine(value):
+        value = asyncio.run(value)
+    elif inspect.isasyncgen(value):
+        value = asyncio.run(drained(stream, None))
+    elif inspect.isgenerator(value):
+        value = exhausted(stream, None)
     try:
-        return b'{"value":' + to_json_text(value) + b"}"
+        # Whole bytes become content; those inside of a value are text there.
+        kind = b'{"bytes":' if isinstance(value, bytes) else b'{"value":'
+        return kind + to_json_text(value) + b"}"
     except TypeError as error:
         raise RuntimeError(
             f"the tool returned a value of type {type(value).__name__} that is not JSON: {error}"

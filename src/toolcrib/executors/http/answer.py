@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import codecs
 from http import HTTPStatus
 from typing import Any
 
@@ -11,32 +11,37 @@ from toolcrib.egress.decoding import text_in
 from toolcrib.errors import HttpFailed
 from toolcrib.spec.calls.content import UNKNOWN, is_binary, is_garbled
 
+_UNKNOWN = "unknown"
 _REPLACED = ("the answer is not valid text in its character set; invalid bytes are replaced",)
-_CHARSET = re.compile(r";\s*charset\s*=\s*[\"']?([^\s\"',;]*)", re.IGNORECASE)
-_DECLARED = re.compile(r"<(?:meta|\?xml)[^>]*\b(?:charset|encoding)\s*=\s*[\"']?([\w-]+)", re.IGNORECASE)
 
 
 def text_of(response: EgressResponse) -> tuple[str, tuple[str, ...]]:
     """Return the body as text, with a warning if some of its bytes had to be replaced.
 
-    The content type names the character set, or else a page does itself; without either it is UTF-8.
+    Its first bytes name the encoding, else the content type, else a page itself; without any it is UTF-8.
     """
     charset = charset_of(response)
-    if charset is None and response.content_type.endswith(("html", "xml")):
-        charset = _declared(response.body)
+    if charset in (None, _UNKNOWN) and response.content_type.endswith(("html", "xml")):
+        charset = _declared(response.body) or charset
     return _decoded(response.body, charset)
 
 
 def page_text(page: bytes) -> str:
-    """Return HTML or XML as text in the character set that it names itself."""
+    """Return HTML or XML as text in the encoding that it names itself."""
     return _decoded(page, _declared(page))[0]
 
 
 def charset_of(response: EgressResponse) -> str | None:
-    """Return the character set of the content type, `utf-8` for all that it contains; None for none."""
-    found = _CHARSET.search(response.header("content-type") or "")
-    charset = "" if found is None else found[1].lower()
-    return "utf-8" if charset in ("utf8", "us-ascii") else charset or None
+    """Return Python's name of the encoding that the content type names as the web does; None for none.
+
+    `iso-8859-1` means windows-1252 there (Encoding Standard, 4.2).
+    """
+    header = response.header("content-type") or ""
+    if "charset" not in header.lower():
+        return None
+    from w3lib.encoding import http_content_type_encoding
+
+    return http_content_type_encoding(header) or _UNKNOWN
 
 
 def is_file(response: EgressResponse) -> bool:
@@ -59,17 +64,32 @@ def status_failure(response: EgressResponse, begin: str, end: str, **details: An
     return HttpFailed(f"{begin} {status}{phrase}{end}", details=details, retryable=retryable)
 
 
+def is_utf8(data: bytes) -> bool:
+    """Return True if these bytes are UTF-8."""
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 def _declared(page: bytes) -> str | None:
-    # The HTML standard wants the declaration within the first 1,024 bytes.
-    found = _DECLARED.search(page[:1024].decode("latin-1"))
-    return None if found is None else found[1]
+    from w3lib.encoding import html_body_declared_encoding
+
+    declared = html_body_declared_encoding(page)
+    # A page whose declaration could be read as ASCII is not UTF-16 (HTML Standard, 13.2.3.2).
+    return None if declared is not None and declared.startswith("utf-16") else declared
 
 
 def _decoded(data: bytes, charset: str | None) -> tuple[str, tuple[str, ...]]:
+    if data[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+        charset = "utf-16-le" if data[:2] == codecs.BOM_UTF16_LE else "utf-16-be"
+    elif data.startswith(codecs.BOM_UTF8) or charset is None:
+        charset = "utf-8"
     try:
-        return text_in(data, charset or "utf-8").removeprefix("\ufeff"), ()
+        return text_in(data, charset).removeprefix("\ufeff"), ()
     except UnicodeDecodeError:
-        text = text_in(data, charset or "utf-8", "replace")
+        text = text_in(data, charset, "replace")
     except LookupError:
         text = data.decode(errors="replace")
     return text.removeprefix("\ufeff"), _REPLACED

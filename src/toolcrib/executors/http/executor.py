@@ -16,7 +16,7 @@ import orjson
 from toolcrib.egress import DEFAULT_RESPONSE_BYTES, Egress, EgressRequest, EgressResponse
 from toolcrib.egress.decoding import text_in
 from toolcrib.errors import DefinitionError, HttpFailed, ManifestError, SecretMissing, TimedOut
-from toolcrib.executors.http.answer import charset_of, is_file, status_failure, text_of
+from toolcrib.executors.http.answer import charset_of, is_file, is_utf8, status_failure, text_of
 from toolcrib.executors.http.binding import (
     bind_auth,
     bind_cookies,
@@ -270,7 +270,8 @@ def _json(response: EgressResponse, ctx: CallContext, *, needed: bool) -> Any:
         return None
     try:
         charset = charset_of(response)
-        return orjson.loads(body if charset in (None, "utf-8") else text_in(body, charset))
+        # It must be UTF-8 whatever a header says (RFC 8259, 8.1); another encoding is read if it is none.
+        return orjson.loads(body if charset is None or is_utf8(body) else text_in(body, charset))
     except (ValueError, LookupError, RecursionError) as error:
         if is_json or needed:
             what = f"the answer is not valid JSON ({media or 'no content type'}): {error}"

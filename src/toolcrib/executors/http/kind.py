@@ -11,11 +11,13 @@ from toolcrib.errors import InvalidInput
 from toolcrib.executors.host import Host
 from toolcrib.manifest.kinds import Kind, block_of, filled_in, made_of, shown_secret
 from toolcrib.manifest.plugins import on_call
+from toolcrib.manifest.starter import Starter
 from toolcrib.manifest.yaml.form import Misfit
-from toolcrib.spec import BodyPart, Executor, FieldMap, HttpExec, ParameterStyle, Tool
+from toolcrib.spec import Annotations, BodyPart, Executor, FieldMap, HttpExec, ParameterStyle, Tool
 from toolcrib.template import Namespaces, Values, parse_url, render_url
 
-_REPEATABLE = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})
+_READS = frozenset({"GET", "HEAD", "OPTIONS"})
+_REPEATABLE = _READS | {"PUT", "DELETE"}
 _ORDER = (
     "method", "url", "headers", "query", "cookies", "styles", "body_format", "body", "parts", "timeout_ms",
     "success_codes", "error_mode", "response",
@@ -80,6 +82,11 @@ def _url(tool: Tool, values: Values) -> str:
     return url
 
 
+def _annotations(config: HttpExec) -> Annotations:
+    method = config.method.upper()
+    return Annotations(read_only=method in _READS, idempotent=method in _REPEATABLE)
+
+
 def _sends_files(tool: Tool) -> bool:
     config = tool.config
     assert isinstance(config, HttpExec)
@@ -90,15 +97,16 @@ def _reader(tool: Tool, host: Host) -> Callable[[str], bytes]:
     """Return a function that reads a file beneath the tool's granted folders, by openat2."""
     from toolcrib.egress import MAX_REQUEST_BYTES
     from toolcrib.executors.file.granted import GrantedFiles
-    from toolcrib.sandbox import Roots
+    from toolcrib.sandbox import FilePart, Roots
 
     workspace = host.workspace()
     granted = GrantedFiles(tool, workspace)
 
     def read(path: str) -> bytes:
-        found, roots = granted.find(str(Path(workspace.root, path)), "read")
-        with Roots(*roots) as opened:
-            content = opened.read(found, 0, MAX_REQUEST_BYTES)
+        def part(roots: Roots, found: str) -> FilePart:
+            return roots.read(found, 0, MAX_REQUEST_BYTES)
+
+        content = granted.use(str(Path(workspace.root, path)), "read", part).value
         if content.total > len(content.data):
             raise InvalidInput(f"{path} is larger than {MAX_REQUEST_BYTES:,} bytes, the most that is sent")
         return content.data
@@ -125,7 +133,16 @@ KIND = Kind(
     name="http",
     config=HttpExec,
     executor=_executor,
+    starter=Starter(
+        on_call("toolcrib.executors.http.starter:make"),
+        runs="Which URL? (such as: https://api.example.com/v1/${id})",
+        format="text",
+    ),
     schema=Path(__file__).with_name("schema.json"),
+    docs=(
+        "Toolcrib sends the request",
+        "the guarded client: see [HTTP tools](http-tools.md#where-a-request-may-go)",
+    ),
     parse=_parse,
     write=_write,
     misfits=(Misfit(("response", "fields"), rule="response"),),
@@ -133,7 +150,10 @@ KIND = Kind(
     lint=on_call("toolcrib.executors.http.lint:check"),
     effect=on_call("toolcrib.executors.http.effect:effect"),
     plan=_plan,
-    repeatable=lambda config: config.method.upper() in _REPEATABLE,
+    url=lambda config: config.url,
+    annotations=_annotations,
+    traced=lambda config: {"http.request.method": config.method.upper()},
+    touches=lambda _: (),
     takes_auth=True,
     for_agents=True,
     untraceable=None,

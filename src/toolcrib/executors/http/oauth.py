@@ -24,6 +24,8 @@ from toolcrib.egress import Egress, EgressRequest, EgressResponse, HostPolicy
 from toolcrib.errors import HttpFailed, SecretMissing, TimedOut, ToolUnavailable
 from toolcrib.spec import Auth, OAuth2
 from toolcrib.state import data_home, read_private, write_private
+from toolcrib.state.installation import install_hint
+from toolcrib.state.private import make_private
 
 _EARLY_S = 60.0
 """Seconds before its expiry that a token is renewed; at most half of its lifetime."""
@@ -31,7 +33,6 @@ _TIMEOUT_S = 30.0
 _POLL_S = 0.05
 _DEVICE = "urn:ietf:params:oauth:grant-type:device_code"
 _WAITING = ("authorization_pending", "slow_down")
-_INSTALL = "pip install 'toolcrib[oauth]'"
 
 
 class AccessTokens:
@@ -240,7 +241,9 @@ def _client(rule: OAuth2, client_id: str | None, secret: str | None, post: Calla
     try:
         from authlib.oauth2.client import OAuth2Client
     except ImportError:
-        raise ToolUnavailable("OAuth 2 needs authlib, which is not installed", hint=_INSTALL) from None
+        raise ToolUnavailable(
+            "OAuth 2 needs authlib, which is not installed", hint=install_hint("oauth")
+        ) from None
 
     class GuardedClient(OAuth2Client):  # type: ignore[misc]  # authlib has no types
         async def _fetch_token(
@@ -265,7 +268,7 @@ def _client(rule: OAuth2, client_id: str | None, secret: str | None, post: Calla
 def shared_folder() -> Path:
     """Return the user's folder for the tokens of tools without a project."""
     folder = data_home() / "oauth"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private(folder)
     return folder
 
 

@@ -35,6 +35,10 @@ Link = StdioLink | HttpLink
 """One connection to a server: a transport of the official client, entered once."""
 
 
+class SessionLost(ToolUnavailable):
+    """The server refused a call because it does not know the session any more."""
+
+
 @dataclass
 class Connected:
     """A connection that is ready."""
@@ -55,6 +59,17 @@ class Connected:
     def in_session(self) -> bool:
         """True in 2025-11-25 and earlier, where `initialize` has announced the capabilities."""
         return self.client.session.initialize_result is not None
+
+    def lost_session(self, error: BaseException) -> bool:
+        """Return True if the server refused a request because it does not know the session any more."""
+        from mcp import MCPError
+
+        # What the official client makes of HTTP 404 in a session.
+        return (
+            isinstance(self.link, HttpLink)
+            and isinstance(error, MCPError)
+            and str(error) == "Session terminated"
+        )
 
 
 @asynccontextmanager
@@ -184,6 +199,9 @@ class CallerConnections:
                     raise
                 self._refused, found = True, up
             yield found
+        except SessionLost:
+            one.replaced = True
+            raise
         finally:
             self._release(key, one)
 
@@ -206,7 +224,7 @@ class CallerConnections:
 
     def _get(self, key: Hashable, relay: CallRelay) -> CallerConnection:
         one = self._made.get(key)
-        if one is not None and not one.ended:
+        if one is not None and not (one.ended or one.replaced):
             return one
         self._make_room()
         one = self._made[key] = CallerConnection(partial(self._open, relay.capabilities))

@@ -16,7 +16,7 @@ from toolcrib.spec.tools.policies import MCP_HINTS, McpForms
 
 if TYPE_CHECKING:
     from mcp.shared.uri_template import UriTemplate
-    from pydantic import BaseModel
+    from pydantic import BaseModel, ValidationError
 
     from toolcrib.manifest.dialects.mcp_servers import ServerSpec
 
@@ -27,6 +27,17 @@ _MAX_PAGES = 100
 _MAX_BYTES = 131_072
 _MAX_NAME = 64
 _METHOD_NOT_FOUND = -32601
+LISTS = {
+    "tools/list": "tools",
+    "prompts/list": "prompts",
+    "resources/list": "resources",
+    "resources/templates/list": "resourceTemplates",
+}
+"""Method of a list to the key of its entries."""
+_LEFT = "toolcrib/left"
+"""The key in `_meta` of a list for the reasons why entries were removed from it."""
+_OPTIONAL = frozenset({"title", "description", "outputSchema", "annotations", "icons", "_meta", "execution"})
+"""Members without which an entry still says what it is and takes."""
 PROMPT, RESOURCE = "prompt:", "resource:"
 """Beginnings of the names of definitions that are a prompt or a resource."""
 _ADDRESS = ("url", "urls", "uri")
@@ -76,6 +87,7 @@ async def _fetch_list(
     # A server can return a next cursor forever.
     for _ in range(_MAX_PAGES):
         page = await fetch_page(cursor=cursor)
+        left.extend((page.meta or {}).get(_LEFT, ())[: MAX_TOOLS - len(left)])
         for entry in getattr(page, key):
             shown = as_json(entry)
             try:
@@ -85,16 +97,90 @@ async def _fetch_list(
                 definition, reason = shown, str(error)
             if shown.get("execution", {}).get("taskSupport") == "required":
                 reason = "it can only be called as a task of protocol 2025-11-25, which is not supported"
+            if definition["name"] in found:
+                reason = "the server lists this name more than once; the first one counts"
             if reason is None and len(found) >= MAX_TOOLS:
                 reason = f"it has more than {MAX_TOOLS:,} tools"
             if reason is None:
-                found.setdefault(definition["name"], definition)
+                found[definition["name"]] = definition
             elif len(left) < MAX_TOOLS:
                 left.append(f"{definition['name'][:_MAX_NAME]!r}: {reason}")
         cursor = page.next_cursor
         if not cursor:
             return
     left.append(f"the {key} after {_MAX_PAGES} pages of the list")
+
+
+def repair_list(method: str, version: str, result: dict[str, Any]) -> None:
+    """Repair the entries of a list that the official client would refuse as a whole, and remove the others.
+
+    The reasons why entries are removed go with the list, to `fetch`.
+    """
+    key = LISTS[method]
+    meta = result.get("_meta")
+    if isinstance(meta, dict):
+        meta.pop(_LEFT, None)
+    if not isinstance(result.get(key), list) or not _wrong_at(method, version, result):
+        return
+    kept, left = [], []
+    for entry in result[key]:
+        made, wrong = entry, ["entry"]
+        if isinstance(entry, dict):
+            made = _repaired(entry) if key == "tools" else entry
+            wrong = _wrong_at(method, version, {**result, key: [made]})
+            optional = {path.partition(".")[0] for path in wrong} & _OPTIONAL
+            if optional:
+                made = {word: part for word, part in made.items() if word not in optional}
+                wrong = _wrong_at(method, version, {**result, key: [made]})
+        if wrong:
+            name = str(entry.get("name") if isinstance(entry, dict) else entry)[:_MAX_NAME]
+            left.append(f"{name!r}: its definition is not one of MCP: see `{wrong[0]}`")
+        else:
+            kept.append(made)
+    if left:
+        result["_meta"] = {**(meta if isinstance(meta, dict) else {}), _LEFT: left[:MAX_TOOLS]}
+    result[key] = kept
+
+
+def _repaired(tool: dict[str, Any]) -> dict[str, Any]:
+    """Return a tool whose schemas have the type `object` where they leave it open.
+
+    Null is as good as absent, and PHP writes an empty object as `[]`.
+    """
+    made = {word: part for word, part in tool.items() if part is not None}
+    made.setdefault("inputSchema", {})
+    for word in ("inputSchema", "outputSchema"):
+        schema = made.get(word)
+        if schema == []:
+            schema = {}
+        if isinstance(schema, dict):
+            schema = {key: part for key, part in schema.items() if part is not None}
+            kinds = schema.get("type", "object")
+            if isinstance(kinds, list) and "object" in kinds:
+                kinds = "object"
+            if schema.get("properties") == []:
+                schema["properties"] = {}
+            made[word] = {**schema, "type": kinds}
+    return made
+
+
+def _wrong_at(method: str, version: str, result: dict[str, Any]) -> list[str]:
+    """Return the paths in the entries of a list that the protocol does not allow; none for a good list."""
+    from mcp_types.methods import validate_server_result
+    from pydantic import ValidationError
+
+    try:
+        validate_server_result(method, version, result)
+    except ValidationError as error:
+        return places_of(error, skip=2) or [LISTS[method]]
+    except KeyError:  # The version has no such list.
+        pass
+    return []
+
+
+def places_of(error: ValidationError, skip: int = 0) -> list[str]:
+    """Return the paths that a validation error is about, without their first `skip` steps."""
+    return [".".join(map(str, one["loc"][skip:])) for one in error.errors() if one["loc"][skip:]]
 
 
 def _of_tool(whole: dict[str, Any]) -> Definition:
@@ -231,7 +317,7 @@ def tool_of(
         kind="mcp",
         input_schema=shown["inputSchema"],
         config=McpExec(spec.name, shown["name"], live, spec.identity),
-        output=Output(schema=schema, on_violation="fail"),
+        output=Output(schema=schema),
         permissions=spec.permissions,
         approval=approval,
         mcp=_forms(shown),

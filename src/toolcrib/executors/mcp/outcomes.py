@@ -1,12 +1,15 @@
-"""The results of an MCP server's tools, prompts and resources as outcomes of calls."""
+"""The results of an MCP server's tools, prompts and resources as outcomes of calls; its errors in words."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from toolcrib.errors import ToolFailed
-from toolcrib.executors.mcp.definitions import as_json
+from toolcrib.executors.mcp.definitions import as_json, places_of
 from toolcrib.spec import Outcome
+
+_HTTP_ERROR = "Server returned an error response"
+"""The official client's message for an HTTP error that comes without one of MCP."""
 
 
 def outcome_of(server: str, tool: str, result: Any) -> Outcome:
@@ -35,3 +38,28 @@ def outcome_of(server: str, tool: str, result: Any) -> Outcome:
     if plain:
         return Outcome("\n".join(texts), blocks=blocks if len(blocks) > 1 else ())
     return Outcome({"content": list(blocks)}, blocks=blocks)
+
+
+def error_text(error: BaseException, status: int) -> str:
+    """Return what an error says of a server, as a part of a sentence; `status` is that of its HTTP answer."""
+    from mcp import MCPError
+    from mcp_types import PARSE_ERROR
+    from pydantic import ValidationError
+
+    if isinstance(error, ValidationError):
+        return f"its answer is not one of MCP: see `{next(iter(places_of(error)), 'the whole')}`"
+    if isinstance(error, MCPError) and error.code == PARSE_ERROR:
+        return "its answer is malformed, or nested too deeply"
+    text = str(error) or type(error).__name__
+    return f"it answered HTTP {status}" if status and text == _HTTP_ERROR else text
+
+
+def is_answer(error: BaseException) -> bool:
+    """Return True if the server has answered, with an error or badly: its connection can be used again."""
+    from mcp import MCPError
+    from mcp_types import CONNECTION_CLOSED
+
+    if isinstance(error, MCPError):
+        return error.code != CONNECTION_CLOSED
+    # The official client raises these for a malformed answer; any other error comes from the transport.
+    return isinstance(error, (RuntimeError, ValueError))

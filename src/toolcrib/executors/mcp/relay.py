@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from toolcrib.errors import CapabilityMissing, InputRequired, ToolcribError, ToolUnavailable
-from toolcrib.executors.mcp.definitions import as_json
+from toolcrib.executors.mcp.definitions import LISTS, as_json, repair_list
 from toolcrib.spec import CallContext
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 # The official client builds each request itself; the context leads from the call to `_Outgoing`.
 _CAPABILITIES: ContextVar[Mapping[str, Any]] = ContextVar("capabilities", default=MappingProxyType({}))
+_VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
 _CAPABILITIES_KEY = "io.modelcontextprotocol/clientCapabilities"
 _LOG_LEVEL_KEY = "io.modelcontextprotocol/logLevel"
 _KNOWN = ("elicitation", "sampling", "roots")
@@ -154,6 +155,8 @@ class _Incoming:
         """Id to the bytes of the requests."""
         self._held = 0
         """Bytes of all of them."""
+        self.lists: dict[Any, tuple[str, str]] = {}
+        """Id of a request for a list to its method and protocol version."""
 
     def answered(self, request_id: Any) -> None:
         """Note that an answer was taken."""
@@ -174,6 +177,10 @@ class _Incoming:
                 self._link.fault = "it sends requests without end, and does not take the answers"
                 self._link.closed.set()
                 raise StopAsyncIteration
+        elif request_id in self.lists:
+            asked = self.lists.pop(request_id)
+            if isinstance(result := getattr(message, "result", None), dict):
+                repair_list(*asked, result)
         return item
 
     def __getattr__(self, name: str) -> Any:
@@ -196,14 +203,19 @@ class _Outgoing:
 
     async def send(self, item: Any) -> None:
         params = getattr(item.message, "params", None) or {}
-        if self._announced is not None and getattr(item.message, "method", "") == "initialize":
+        method = getattr(item.message, "method", "")
+        if self._announced is not None and method == "initialize":
             params["capabilities"] = dict(self._announced)
         meta = params.get("_meta")
+        if method in LISTS:
+            version = meta.get(_VERSION_KEY) if isinstance(meta, dict) else None
+            # The newest session protocol; the official client checks all of them by it.
+            self._incoming.lists[item.message.id] = method, version or "2025-11-25"
         # Only requests of 2026-07-28 have this key; a session has announced them by `initialize`.
         if isinstance(meta, dict) and _CAPABILITIES_KEY in meta:
             meta[_CAPABILITIES_KEY] = dict(_CAPABILITIES.get())
         await self._stream.send(item)
-        if not hasattr(item.message, "method"):
+        if not method:
             self._incoming.answered(item.message.id)
 
     async def aclose(self) -> None:

@@ -69,7 +69,13 @@ class HttpLink:
         def client(*_: Any, **__: Any) -> httpx2.AsyncClient:
             limits = httpx2.Timeout(30.0, read=_EVENT_S)
             # `trust_env` would let variables choose a proxy, and .netrc add a password.
-            return httpx2.AsyncClient(transport=transport, auth=auth, timeout=limits, trust_env=False)
+            return httpx2.AsyncClient(
+                transport=transport,
+                auth=auth,
+                timeout=limits,
+                trust_env=False,
+                event_hooks={"response": [_note_lost_session]},
+            )
 
         async with AsyncExitStack() as stack:
             if self._spec.transport == "sse":
@@ -131,6 +137,10 @@ class HttpLink:
         """Return no report: the server runs elsewhere."""
         return {}
 
+    def created(self) -> tuple[str, ...]:
+        """Return nothing: the server runs elsewhere."""
+        return ()
+
     def explain(self, error: ToolcribError, *_: Any) -> ToolcribError:
         """Return the error: the server runs elsewhere, so no permission explains it."""
         return error
@@ -145,6 +155,17 @@ class HttpLink:
             f"it refuses our requests (HTTP {self._refused})",
             hint=f"Log in: toolcrib servers login {self._spec.name}. Or add `headers` with a token.",
         )
+
+
+async def _note_lost_session(response: httpx2.Response) -> None:
+    """Let the official client see HTTP 404 where a server refuses its session, whatever the body is.
+
+    The examples of the TypeScript SDK answer 400 to a session that they do not know.
+    """
+    if response.status_code not in (400, 404) or "mcp-session-id" not in response.request.headers:
+        return
+    if response.status_code == 404 or b"valid session id" in (await response.aread()).lower():
+        response.status_code, response.headers["content-type"] = 404, "text/plain"
 
 
 def _entry(destination: Destination) -> str:

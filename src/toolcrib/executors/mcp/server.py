@@ -23,12 +23,20 @@ from toolcrib.errors import (
     ToolFailed,
     ToolUnavailable,
 )
-from toolcrib.executors.mcp.connections import CallerConnections, Connected, Link, connected
-from toolcrib.executors.mcp.definitions import PROMPT, RESOURCE, Definition, as_json, fetch, resource_uri
-from toolcrib.executors.mcp.outcomes import outcome_of
+from toolcrib.executors.mcp.connections import CallerConnections, Connected, Link, SessionLost, connected
+from toolcrib.executors.mcp.definitions import (
+    PROMPT,
+    RESOURCE,
+    Definition,
+    as_json,
+    fetch,
+    resource_uri,
+)
+from toolcrib.executors.mcp.outcomes import error_text, is_answer, outcome_of
 from toolcrib.executors.mcp.process.refusals import summary
 from toolcrib.executors.mcp.relay import CallRelay, Relays
 from toolcrib.spec import CallContext, Outcome
+from toolcrib.state.installation import install_hint
 
 if TYPE_CHECKING:
     from toolcrib.manifest.dialects.mcp_servers import ServerSpec
@@ -53,15 +61,7 @@ _DRAIN_S = 30.0
 """Seconds that running calls have to end before the server starts again with other permissions."""
 _CAPABILITY_MISSING = -32021
 """The error code of 2026-07-28 for a client without a capability that the server needs."""
-_UNKNOWN_SESSION = ("session terminated", "session not found")
-"""Messages of the official client and server for HTTP 404 in a session."""
-_HTTP_ERROR = "Server returned an error response"
-"""The official client's message for an HTTP error that comes without one of MCP."""
 _T = TypeVar("_T")
-
-
-class _SessionLost(ToolFailed):
-    """The server does not know the session any more."""
 
 
 def pause_s(failures: int, chance: float) -> float:
@@ -170,7 +170,11 @@ class McpServer:
 
     def _renew(self) -> None:
         self._callers.renew(_DRAIN_S)
-        if (up := self._up) is not None:
+        self._replace(self._up)
+
+    def _replace(self, up: Connected | None) -> None:
+        """Connect again in place of the shared connection `up`, once its calls have ended."""
+        if up is not None and up is self._up and not self._renewing:
             self._renewing = True
             asyncio.get_running_loop().call_later(_DRAIN_S if up.calls else 0, up.link.closed.set)
 
@@ -282,7 +286,10 @@ class McpServer:
                 self._on_tools(*await fetch(up.client))
             up.listed_at = time.monotonic()
         except Exception as error:
-            if not _is_answer(leaf := _leaf(error)) or up.link.lost or up.link.failure():
+            leaf = _leaf(error)
+            if up.lost_session(leaf):
+                self._replace(up)
+            elif not is_answer(leaf) or up.link.lost or up.link.failure():
                 raise
             up.stale.set()
             text = (
@@ -329,8 +336,7 @@ class McpServer:
         """Return what an error says of the server, as a part of a sentence."""
         if isinstance(error, TimeoutError):  # Only starts and lists have a limit.
             return f"it did not answer within {self.limit_s:g} s"
-        text = str(error) or type(error).__name__
-        return f"it answered HTTP {link.status}" if link is not None and text == _HTTP_ERROR else text
+        return error_text(error, 0 if link is None else link.status)
 
     def _fail(self, error: BaseException) -> None:
         leaf = _leaf(error)
@@ -399,7 +405,10 @@ class McpServer:
         up = await self._available()
         if self._is_old(up):
             try:
-                if not await self._relist(up):
+                listed = await self._relist(up)
+                if self._renewing:
+                    return await self._available()
+                if not listed:
                     raise _copy_of(self.error or self._unavailable("it does not list its tools"))
             except ToolcribError:
                 raise
@@ -427,7 +436,7 @@ class McpServer:
     ) -> Outcome:
         try:
             return await self._call_once(tool, arguments, ctx, check)
-        except _SessionLost:  # A server that does not know the session has not run the call.
+        except SessionLost:  # The server has refused the call, so it has not run it.
             return await self._call_once(tool, arguments, ctx, check)
 
     async def _call_once(
@@ -441,6 +450,7 @@ class McpServer:
             async with self._callers.connection(shared, ctx, relay) as up:
                 return await self._call_by(up, relay, tool, arguments, ctx)
         finally:
+            ctx.created += shared.link.created()
             shared.calls -= 1
             if self._renewing and not shared.calls:
                 shared.link.closed.set()
@@ -467,7 +477,10 @@ class McpServer:
         except InputRequired:
             raise
         except Exception as error:
-            raise self._call_failed(up, tool, _leaf(error)) from error
+            failed = self._call_failed(up, tool, _leaf(error))
+            if type(failed) is ToolFailed:
+                failed = up.link.explain(failed, failed.message, arguments)
+            raise failed from error
         try:
             return outcome_of(self.spec.name, tool, result)
         except ToolFailed as error:
@@ -530,9 +543,14 @@ class McpServer:
             )
         name = self.spec.name
         details: dict[str, Any] = {"server": name, "tool": tool}
-        if not _is_answer(error) or up.link.lost:
+        if up.lost_session(error):
+            self._replace(up)
+            return SessionLost(
+                f"{name}: {tool}: the server ended its session", details=details, retryable=True
+            )
+        if not is_answer(error) or up.link.lost:
             up.link.closed.set()
-            return (_SessionLost if _is_unknown_session(error) else ToolFailed)(
+            return ToolFailed(
                 f"{name}: {tool}: the server ended before it answered",
                 hint="The call may have taken effect: check before you repeat it. The server starts again.",
                 details=details,
@@ -556,7 +574,7 @@ async def _import_client() -> None:
     except ImportError as error:
         raise ToolUnavailable(
             f"the official MCP client cannot be loaded: {error}",
-            hint="Install it: pip install 'toolcrib[mcp]'",
+            hint=install_hint("mcp"),
         ) from None
 
 
@@ -570,22 +588,3 @@ def _leaf(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
-
-
-def _is_unknown_session(error: BaseException) -> bool:
-    from mcp import MCPError
-    from mcp_types import INVALID_REQUEST
-
-    known = isinstance(error, MCPError) and error.code == INVALID_REQUEST
-    return known and str(error).lower() in _UNKNOWN_SESSION
-
-
-def _is_answer(error: BaseException) -> bool:
-    """Return True if the server has answered, with an error or badly: its connection can be used again."""
-    from mcp import MCPError
-    from mcp_types import CONNECTION_CLOSED
-
-    if isinstance(error, MCPError):
-        return error.code != CONNECTION_CLOSED and not _is_unknown_session(error)
-    # The official client raises these for a malformed answer; any other error comes from the transport.
-    return isinstance(error, (RuntimeError, ValueError))

@@ -40,14 +40,21 @@ def call(job: dict) -> object:  # type: ignore[type-arg]  # not in Python 3.8
             f"{job['module']} has no function {name!r}: write it, or fix exec.python.function"
         )
     value = function(*job["args"], **job["kwargs"])
-    if inspect.isawaitable(value):
+    if inspect.isawaitable(value) or inspect.isasyncgen(value):
         import asyncio
 
         async def wait() -> object:
-            return await value
+            return whole([item async for item in value]) if inspect.isasyncgen(value) else await value
 
         value = asyncio.run(wait())
+    elif inspect.isgenerator(value):
+        value = whole(list(value))
     return value if job["returns"] == "json" else str(value)
+
+
+def whole(items: list) -> object:  # type: ignore[type-arg]
+    """Return what a generator has yielded: text in one piece, else a list."""
+    return "".join(items) if items and all(isinstance(item, str) for item in items) else items
 
 
 def has(folder: str, name: str) -> bool:
@@ -92,6 +99,7 @@ def answer(job: dict) -> bytes:  # type: ignore[type-arg]
 def failure(error: BaseException) -> bytes:
     """An exception by its name, so that the tool needs nothing of Toolcrib to raise one of the signals."""
     names = [kind.__name__ for kind in type(error).__mro__]
+    delay = getattr(error, "delay", None)
     try:
         message = str(error)
     except Exception:  # a tool's own __str__
@@ -100,7 +108,7 @@ def failure(error: BaseException) -> bytes:
         "error": names[0],
         "message": message,
         "signal": next((name for name in names if name in SIGNALS), None),
-        "delay": getattr(error, "delay", None),
+        "delay": getattr(delay, "total_seconds", lambda: delay)(),
         "cause": cause(error),
     }
     return json.dumps(found, default=str, ensure_ascii=False).encode(errors="replace")

@@ -20,16 +20,16 @@ from toolcrib.executors.output import (
     ending,
     facts,
     log_streams,
-    masked,
     place_warnings,
     places_reported,
     raise_failure,
     redactor_of,
+    run_job,
     timed_out,
 )
 from toolcrib.executors.workspace.grants import ProjectFiles, links_on
 from toolcrib.executors.workspace.workspace import Workspace
-from toolcrib.sandbox import Completed, Confinement, Script, run
+from toolcrib.sandbox import Completed, Confinement, Script
 from toolcrib.sandbox.files.paths import PathCache, Paths, within
 from toolcrib.spec import Call, CallContext, Outcome, PythonExec, Tool
 from toolcrib.template import MISSING, Namespaces, Values, parse, render_value
@@ -89,7 +89,7 @@ class PythonExecutor:
             stdin=self._job(values, ground.path),
             **network.job,
         )
-        done = masked(ctx, await run(job))
+        done = await run_job(ctx, job)
         with places_reported(done), network.explained():
             if done.timed_out:
                 raise timed_out(ctx, done)

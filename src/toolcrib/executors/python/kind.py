@@ -11,6 +11,8 @@ from typing import Any
 
 from toolcrib.executors.host import in_workspace
 from toolcrib.manifest.kinds import Kind, Start, block_of, made_of
+from toolcrib.manifest.plugins import on_call
+from toolcrib.manifest.starter import Starter
 from toolcrib.manifest.yaml.diagnostics import Diagnostic
 from toolcrib.manifest.yaml.source import Document
 from toolcrib.spec import PythonExec, Tool
@@ -48,13 +50,20 @@ KIND = Kind(
     name="python",
     config=PythonExec,
     executor=in_workspace("toolcrib.executors.python.executor:PythonExecutor"),
+    starter=Starter(
+        on_call("toolcrib.executors.python.starter:make"),
+        reads="Which folders may it read? (such as: src docs)",
+        writes="Which folders may it write?",
+    ),
     schema=Path(__file__).with_name("schema.json"),
+    docs=("a confined interpreter of its own", "the kernel"),
     parse=_parse,
     write=_write,
     templated=("args", "kwargs"),
     fixed=("cwd", "venv", "module", "function"),
     absent=_absent,
     starts=lambda config: Start(cwd=config.cwd, module=config.module, venv=config.venv or ""),
+    traced=lambda _: {"gen_ai.tool.type": "function"},
     confined=True,
     for_agents=True,
     untraceable=None,

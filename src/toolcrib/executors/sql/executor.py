@@ -9,19 +9,19 @@ from __future__ import annotations
 import stat
 from pathlib import Path
 
-from toolcrib.errors import PermissionDenied, ToolUnavailable
+from toolcrib.errors import PermissionDenied, ToolFailed, ToolUnavailable
 from toolcrib.executors.output import (
+    error_facts,
     facts,
     log_streams,
-    masked,
     place_warnings,
     places_reported,
+    run_job,
     timed_out,
 )
 from toolcrib.executors.python.executor import confined_python, interpreter, job_text, returned
 from toolcrib.executors.workspace.grants import ProjectFiles, links_on
 from toolcrib.executors.workspace.workspace import Workspace
-from toolcrib.sandbox import run
 from toolcrib.sandbox.files.paths import within
 from toolcrib.spec import Call, CallContext, Outcome, SqlExec, Tool
 from toolcrib.template import MISSING, Namespaces, Values, parse, render_value
@@ -68,13 +68,19 @@ class SqlExecutor:
             stdin=stdin,
             **workspace.network(tool).job,
         )
-        done = masked(ctx, await run(job))
+        done = await run_job(ctx, job)
         with places_reported(done):
             if done.timed_out:
                 raise timed_out(ctx, done)
             if not done.result:  # Else it says all that a traceback of our own would.
                 log_streams(ctx, done, "stdout", "stderr")
-            return Outcome(returned(tool.name, done), place_warnings(done), facts(done))
+            try:
+                return Outcome(returned(tool.name, done), place_warnings(done), facts(done))
+            except ToolFailed as error:
+                from toolcrib.executors.trace.denials import of_text
+
+                said = error.message
+                raise of_text(workspace, tool, job, said, said, error_facts(done)) or error from None
 
     def _database(self, files: ProjectFiles) -> tuple[str, bool]:
         """Return the file, and True if it may be written."""

@@ -8,6 +8,8 @@ from typing import Any
 
 from toolcrib.executors.host import Host, in_workspace
 from toolcrib.manifest.kinds import Kind, block_of
+from toolcrib.manifest.plugins import on_call
+from toolcrib.manifest.starter import Starter
 from toolcrib.manifest.yaml.diagnostics import Diagnostic
 from toolcrib.manifest.yaml.source import Document
 from toolcrib.spec import Executor, SqlExec, Tool
@@ -40,15 +42,27 @@ def _lint(tool: Tool, document: Document) -> Iterator[Diagnostic]:
             yield document.diagnostic("wrong-value", reason, ("exec", "sql", *path), hint=hint)
 
 
+def _traced(config: SqlExec) -> dict[str, str]:
+    system = "postgresql" if config.engine == "postgres" else config.engine
+    return {"gen_ai.tool.type": "datastore", "db.system.name": system}
+
+
 KIND = Kind(
     name="sql",
     config=SqlExec,
     executor=_executor,
     lint=_lint,
+    starter=Starter(
+        on_call("toolcrib.executors.sql.starter:make"),
+        runs="Which statement? (such as: SELECT * FROM things WHERE id = ${id})",
+        reads="Which SQLite file? [data.db]",
+    ),
     schema=Path(__file__).with_name("schema.json"),
+    docs=("a confined interpreter of its own", "the kernel"),
     write=_write,
     templated=("parameters",),
     fixed=("statement", "database"),
+    traced=_traced,
     confined=True,
     untraceable=(
         "runs a query of its manifest: it needs the file or the host of its database",

@@ -14,6 +14,7 @@ from toolcrib.egress import Destination, HostPolicy
 from toolcrib.errors import ManifestError, PermissionDenied, SecretMissing, ToolFailed, ToolUnavailable
 from toolcrib.executors.host import Host
 from toolcrib.spec import Call, CallContext, Outcome, SqlExec, Tool
+from toolcrib.state.installation import install_hint
 
 _NAME = re.compile(r"%(?:\((\w+)\)([sbt])|(.?))", re.DOTALL)
 _MAX_ROWS = 1_000
@@ -66,7 +67,7 @@ class PostgresExecutor:
             import psycopg
         except ImportError:
             message = "SQL on Postgres needs psycopg, which is not installed"
-            raise ToolUnavailable(message, hint="pip install 'toolcrib[postgres]'") from None
+            raise ToolUnavailable(message, hint=install_hint("postgres")) from None
 
         url = ctx.secrets.get(self._config.secret or "")
         if url is None:

@@ -1,7 +1,7 @@
-"""Permission errors for paths that are known to be refused.
+"""Permission errors for what a tool was refused.
 
-A path is known from the exception of a Python tool, from the first line of a script that could not start, or
-because Toolcrib itself was to open the file. Nothing is guessed from a tool's output. For a path outside of
+A path is known from the exception of a Python tool, from the words of a program that failed, from the first
+line of a script that could not start, or because Toolcrib itself was to open the file. For a path outside of
 the project no error depends on its existence, because the caller may not be entitled to know.
 """
 
@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from toolcrib.errors import PermissionDenied, ToolUnavailable
 from toolcrib.executors.output import error_facts
 from toolcrib.executors.trace.block import quoted
 from toolcrib.executors.trace.reach import Access, Reach, nearest
+from toolcrib.executors.trace.wording import is_offline, named_hosts, refused_paths
 from toolcrib.executors.workspace.grants import FileGrants
 from toolcrib.executors.workspace.network import manifest_line
 from toolcrib.executors.workspace.workspace import Workspace
@@ -24,6 +25,8 @@ from toolcrib.sandbox.files.grants import nameable
 from toolcrib.sandbox.files.paths import first_line, within
 from toolcrib.spec import Tool
 
+_MAX_NAME = 255
+"""Characters of a name at most; a longer one has another error."""
 _REFUSALS = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.EROFS})
 
 
@@ -43,15 +46,41 @@ def of_exception(
 
     `answer` is what the tool's interpreter wrote: `cause` has the exception's `errno` and `filename`.
     """
-    cause = answer.get("cause")
-    if not isinstance(cause, Mapping):
-        return None
-    path, number = cause.get("filename"), cause.get("errno")
+    cause, reason = answer.get("cause"), f"{answer.get('error')}: {answer.get('message')}"
+    path, number = (cause.get("filename"), cause.get("errno")) if isinstance(cause, Mapping) else (None, None)
     if not isinstance(path, str) or not isinstance(number, int):
-        return None
+        return of_text(workspace, tool, job, reason, reason, error_facts(done))
     denial = denial_of(Reach.of(workspace, tool, job), path, number)
-    reason = f"{answer.get('error')}: {answer.get('message')}"
     return denial and _error(workspace, tool, denial, reason, error_facts(done))
+
+
+def of_text(
+    workspace: Workspace, tool: Tool, job: Confinement, text: str, reason: str, facts: dict[str, Any]
+) -> PermissionDenied | None:
+    """Return the error for the path or the network that a failed program says it was refused.
+
+    None if the tool's permissions do not explain it. `facts` are for its details.
+    """
+    if job.network == "none" and is_offline(text):
+        return _no_network(workspace, tool, named_hosts(text), reason, facts)
+    reach = Reach.of(workspace, tool, job)
+    denial = next(iter(denials_of(reach, refused_paths(text))), None)
+    return denial and _error(workspace, tool, denial, reason, facts)
+
+
+def _no_network(
+    workspace: Workspace, tool: Tool, hosts: list[str], reason: str, facts: dict[str, Any]
+) -> PermissionDenied:
+    from toolcrib.egress import grant_line
+
+    manifest, line = _location(workspace, tool, ("permissions", "network"))
+    where = f"builtins.{tool.name} in config.yml" if tool.is_builtin else _written(manifest, line)
+    what = grant_line(hosts) if hosts else "permissions.network with the hosts that it needs"
+    return PermissionDenied(
+        f"{tool.name} may not use the network, which its permissions do not grant: {reason}",
+        hint=f"To allow it, write in {where}: {what}",
+        details={**facts, "network": False, "hosts": hosts, "said": reason[:1_000]},
+    )
 
 
 def of_interpreter(
@@ -80,12 +109,19 @@ def of_file(
     return _error(workspace, tool, denial, f"it has no fs.{access} permission", {})
 
 
+def denials_of(reach: Reach, refused: Iterable[tuple[str, int]]) -> list[Denial]:
+    """Return the denials behind paths and errnos that a program has named, the likeliest first."""
+    found = [denial_of(reach, path, number) for path, number in refused]
+    # Any word could be a file that is missing in the working folder.
+    return sorted((one for one in found if one is not None), key=lambda one: one.path == reach.cwd)
+
+
 def denial_of(reach: Reach, path: str, number: int) -> Denial | None:
     """Return the denial behind an errno; None if the tool's permissions do not explain it.
 
     A hidden path is reported as absent (ENOENT), one that is only readable as EROFS.
     """
-    if number not in _REFUSALS or not nameable(path):
+    if number not in _REFUSALS or not nameable(path) or max(map(len, path.split("/"))) > _MAX_NAME:
         return None
     access: Access = "write" if number == errno.EROFS else "read"
     name, place = reach.name(path), reach.place(path)
@@ -97,8 +133,6 @@ def denial_of(reach: Reach, path: str, number: int) -> Denial | None:
             if access == "read":
                 return None
             name = next((folder for folder in reach.scratch if within(name, folder)), nearest(name))
-            if name == reach.cwd:  # The path may be relative to another folder (`dir_fd`).
-                return None
             place = reach.place(name)
     elif reach.of_system(name):
         return None
@@ -106,7 +140,7 @@ def denial_of(reach: Reach, path: str, number: int) -> Denial | None:
     if verdict == "closed":
         return Denial(name, access, None)
     if verdict == "missing":
-        return Denial(name, access, reach.written(reach.repository(place) or name))
+        return Denial(name, access, reach.written(reach.to_name(place) or name))
     return None
 
 
@@ -125,15 +159,22 @@ def _error(
     manifest, line = _location(workspace, tool, ("permissions", "fs", access))
     details |= {
         "grant": {"permission": permission, "value": value},
-        "manifest": manifest if line is None else f"{manifest}:{line}",
+        "manifest": _written(manifest, line),
         "line": line,
     }
+    hint = f"To allow it, add {quoted(value)} to {permission} in {details['manifest']}. "
+    hint += f"`toolcrib trace {tool.name}` shows all permissions that it needs."
+    if tool.is_builtin:
+        hint = f"To allow it, add {quoted(value)} to `roots` in config.yml."
     return PermissionDenied(
         f"{tool.name} may not {access} {path}, which its permissions do not grant: {reason}",
-        hint=f"To allow it, add {quoted(value)} to {permission} in {details['manifest']}. "
-        f"`toolcrib trace {tool.name}` shows all permissions that it needs.",
+        hint=hint,
         details=details,
     )
+
+
+def _written(manifest: str, line: int | None) -> str:
+    return manifest if line is None else f"{manifest}:{line}"
 
 
 def _location(workspace: Workspace, tool: Tool, keys: tuple[str, ...]) -> tuple[str, int | None]:

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 from toolcrib.executors.trace.reach import Access, Reach, Verdict, nearest, parent
 from toolcrib.executors.workspace.grants import FileGrants
 from toolcrib.executors.workspace.workspace import Workspace
+from toolcrib.manifest import kind_of
 from toolcrib.sandbox import Confinement
 from toolcrib.sandbox.files.grants import RESERVED
 from toolcrib.sandbox.files.paths import within
 from toolcrib.sandbox.tracing.watched_calls import ADDRESSED
-from toolcrib.spec import PythonExec, Tool
+from toolcrib.spec import Tool
 
 if TYPE_CHECKING:
     from toolcrib.sandbox.tracing.watch import Seen
@@ -69,11 +70,11 @@ class Observation:
         """Return the same job, watched."""
         self.tool, self.reach = tool, Reach.of(workspace, tool, job)
         self._programs = 0
-        if isinstance(tool.config, PythonExec):
+        if module := kind_of(tool).starts(tool.config).module:
             # The import system lists each of these once, whatever the tool does.
             own = workspace.files().folder(tool)
             starts = [job.cwd, workspace.home, *([own] if own is not None else [])]
-            packages = tool.config.module.split(".")[:-1]
+            packages = module.split(".")[:-1]
             self._import_listings = [
                 "/".join((start, *packages[:depth])) for start in starts for depth in range(len(packages) + 1)
             ]
@@ -180,7 +181,7 @@ class Observation:
     def _note(self, access: Access, name: str, why: str) -> None:
         assert self.reach is not None
         if access == "write":
-            name = self.reach.repository(self.reach.place(name)) or name
+            name = self.reach.to_name(self.reach.place(name)) or name
         # YAML cannot write such a name; the folder above it can be granted.
         while _SURROGATE.search(name):
             name = parent(name)

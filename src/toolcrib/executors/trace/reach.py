@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 from toolcrib.executors.workspace.grants import GIT_SETTINGS, FileGrants
+from toolcrib.executors.workspace.startup import STARTUP
 from toolcrib.executors.workspace.workspace import Workspace
 from toolcrib.sandbox import Confinement
 from toolcrib.sandbox.files.grants import BASE, BASE_ETC, PRIVATE, RESERVED
@@ -130,7 +131,7 @@ class Reach:
         granted = self.granted(path)
         if access == "write":
             if within(path, *self.protect) and not within(path, *self.scratch):
-                return "missing" if self.repository(path) else "closed"
+                return "missing" if self.to_name(path) else "closed"
             if granted == "write":
                 return "granted"
             if self.of_kernel(path):
@@ -146,10 +147,16 @@ class Reach:
             return "closed"
         return "missing"
 
-    def repository(self, path: str) -> str:
-        """Return the protected `.git` that a grant must name to make a real path writable; else nothing."""
+    def to_name(self, path: str) -> str:
+        """Return what a grant must name to make a protected real path writable; else nothing.
+
+        That is a `.git`, or another file or folder that starts the user's programs.
+        """
         for folder in self.protect:
-            if folder.endswith("/.git") and within(path, folder) and not os.path.islink(folder):
+            name = os.path.basename(folder)
+            if name in STARTUP and within(path, folder) and not os.path.islink(folder):
+                if name != ".git":
+                    return folder
                 inside = path[len(folder) + 1 :].partition("/")[0]
                 return "" if inside in GIT_SETTINGS else folder
         return ""

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from toolcrib.errors import PermissionDenied, ToolUnavailable
+from toolcrib.executors.workspace.startup import startup_files, startup_place
 from toolcrib.sandbox.files.paths import Paths, within
 from toolcrib.spec import Tool
 from toolcrib.spec.naming import HOMES
 from toolcrib.spec.record import record
+from toolcrib.state.private import make_private
 
 KERNEL = ("/proc", "/sys", "/dev")
 """Never granted: they show other processes, also ours."""
@@ -74,6 +76,7 @@ class FileGrants:
     """`permissions.fs.write` in its order."""
     protect: tuple[str, ...] = ()
     scratch: tuple[str, ...] = ()
+    """Grants that stay writable though they are in something protected."""
     hide: tuple[str, ...] = ()
     links: tuple[tuple[str, str], ...] = ()
     """The symbolic links on the way to the granted paths as written in the manifest, and their targets."""
@@ -150,15 +153,17 @@ class ProjectFiles:
         own = self.folder(tool)
         # A toolset without a project has no home folder.
         scratched = self.paths.is_folder(self.home) and within(self.scratch, *write)
-        scratch = (self.scratch,) if scratched else ()
-        if scratch:
+        if scratched:
             self._make_scratch()
+        inside = (grant for grant in write if within(grant, self.scratch) or self._names_startup(grant))
+        scratch = tuple(dict.fromkeys((*([self.scratch] if scratched else []), *inside)))
+        startup = startup_files((grant for grant in write if grant not in scratch), self.paths)
         written = (self._written(path) for path in (*permissions.read, *permissions.write))
         return FileGrants(
             read=(*read, *([own] if own is not None else [])),
             write=write,
-            protect=self._protected(tool, write),
-            scratch=scratch or tuple(grant for grant in write if within(grant, self.scratch)),
+            protect=self._protected(tool, write, startup),
+            scratch=scratch,
             hide=(*hidden_places(self.root, self.home), *self._closed.secret, *self._closed.private),
             links=links_on(written, self.paths),
         )
@@ -217,13 +222,19 @@ class ProjectFiles:
                 return link
         return None
 
-    def _protected(self, tool: Tool, write: tuple[str, ...]) -> tuple[str, ...]:
-        """Return what stays read-only whatever is granted."""
+    def _names_startup(self, grant: str) -> bool:
+        """Return True for a grant that names a file that starts other programs, or something in one."""
+        place = startup_place(grant, self.root)
+        return place is not None and not place.endswith("/.git")
+
+    def _protected(self, tool: Tool, write: tuple[str, ...], startup: tuple[str, ...]) -> tuple[str, ...]:
+        """Return what stays read-only whatever is granted. `startup` are files that start other programs."""
         paths, own = self.paths, self.folder(tool)
         found = [
             *(f"{self.root}/{name}" for name in HOMES),
             *(path for folder in write for name in HOMES if paths.exists(path := f"{folder}/{name}")),
-            *self._git_places(tool, write),
+            *self._git_places(tool, write, startup),
+            *(path for path in startup if not path.endswith("/.git")),
             self.home,
             *self._closed.programs(write),
             *self._closed_places(tool, write),
@@ -252,18 +263,19 @@ class ProjectFiles:
                     )
         return [one.folder for one in self._closed.folders if not within(self.root, one.folder)]
 
-    def _git_places(self, tool: Tool, write: tuple[str, ...]) -> list[str]:
-        """Return what of git's stays read-only: the project's, and that of any granted folder.
+    def _git_places(self, tool: Tool, write: tuple[str, ...], startup: tuple[str, ...]) -> list[str]:
+        """Return what of git's stays read-only: that of the project and of any granted folder.
 
         That is all of `.git` unless it is granted by name: git runs what its settings and hooks say, and
         finds them in several ways (`commondir`, submodules, worktrees).
         """
         paths, found = self.paths, []
         # A grant inside a `.git` belongs to the repository around it.
-        repositories = (f"{grant}/".partition("/.git/")[0].rstrip("/") for grant in write)
-        for folder in dict.fromkeys((self.root, *repositories)):
+        repositories = [f"{grant}/".partition("/.git/")[0].rstrip("/") for grant in write]
+        nested = (path.removesuffix("/.git") for path in startup if path.endswith("/.git"))
+        for folder in dict.fromkeys((self.root, *repositories, *nested)):
             git = f"{folder}/.git"
-            if paths.is_link(git) and within(git, *write):
+            if paths.is_link(git) and folder in (self.root, *repositories) and within(git, *write):
                 raise PermissionDenied(
                     f"{tool.name} may write {folder}, where .git is a symbolic link that it could replace",
                     hint="Grant the folders that are needed under permissions.fs.write in the manifest.",
@@ -281,7 +293,7 @@ class ProjectFiles:
             if os.path.lexists(folder) or not within(folder, *write):
                 continue
             try:
-                Path(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
+                make_private(Path(folder))
             except OSError as error:
                 raise PermissionDenied(
                     f"a tool could create {folder}, which decides what tools may do: {error.strerror}",

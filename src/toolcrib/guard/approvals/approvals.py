@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Literal
 
-from toolcrib.errors import ConflictError, DeniedError, InvalidError, InvalidToken, NotFoundError, UsageError
+from toolcrib.errors import ConflictError, DeniedError, InvalidInput, InvalidToken, NotFoundError, UsageError
 from toolcrib.guard.approvals.grants import Grants
 from toolcrib.guard.approvals.records import (
     GRANT_SCOPES,
@@ -147,7 +147,7 @@ class Approvals:
     ) -> Sequence[Approval]:
         """Return approvals, the newest first, at most 500; for the next page pass the last id as `before`."""
         if status is not None and status not in STATUSES:
-            raise InvalidError(f"there is no status {status!r}", hint=f"One of: {', '.join(STATUSES)}")
+            raise InvalidInput(f"there is no status {status!r}", hint=f"One of: {', '.join(STATUSES)}")
         self._sweep_if_due()
         return list(islice(self._with_status(status, before), max(0, min(limit, _PAGE))))
 
@@ -173,6 +173,10 @@ class Approvals:
             self._grants.expire(now)
             self._requests.settle([(id, "expired") for id in expired])
         return merged
+
+    def mark(self) -> tuple[object, ...]:
+        """Return values of which one differs once there is another question or decision."""
+        return (*self._requests.mark(), *self._grants.mark())
 
     def grants(self, limit: int = 500, *, before: str | None = None) -> Sequence[Grant]:
         """Return decisions that are valid now, the newest first; with `before`, those older than that id."""
@@ -205,7 +209,7 @@ class Approvals:
         the original ones; `until` ends a lasting approval; `seal` is that of the approval as it was shown.
 
         Raises `NotFoundError`; `ConflictError` for one that no longer waits or differs from what was shown;
-        `InvalidError` for a scope that does not apply.
+        `InvalidInput` for a scope that does not apply.
         """
         approval = self._undecided(id, by, seal)
         now = self._clock()
@@ -213,7 +217,7 @@ class Approvals:
         if until is None and scope in ("once", "session"):
             until = max(approval.expires_at, now + self._ttl_s) if scope == "session" else approval.expires_at
         if until is not None and not now < until:
-            raise InvalidError("the approval would end before it begins", hint="Name a later time.")
+            raise InvalidInput("the approval would end before it begins", hint="Name a later time.")
         return self._decide(_grant(approval, "approved", scope, by, note, now, until, arguments), approval)
 
     def deny(
@@ -250,7 +254,7 @@ class Approvals:
 
     def _undecided(self, id: str, by: str, seal: str | None) -> Approval:
         if not by:
-            raise InvalidError("a decision needs the name of the person who decides")
+            raise InvalidInput("a decision needs the name of the person who decides")
         approval = self.find(id)
         if approval.status != "pending":
             raise ConflictError(_done_with(approval), hint=f"toolcrib approvals show {id}")
@@ -296,14 +300,14 @@ class Approvals:
 
 def _require_scope(approval: Approval, scope: GrantScope, *, edited: bool) -> None:
     if scope not in GRANT_SCOPES:
-        raise InvalidError(f"there is no scope {scope!r}", hint=f"One of: {', '.join(GRANT_SCOPES)}")
+        raise InvalidInput(f"there is no scope {scope!r}", hint=f"One of: {', '.join(GRANT_SCOPES)}")
     other = "Approve it once, or for its arguments."
     if scope == "session" and approval.session_id is None:
-        raise InvalidError("this call belongs to no session", hint=other)
+        raise InvalidInput("this call belongs to no session", hint=other)
     if scope == "rule" and not approval.rule:
-        raise InvalidError("no rule asked for this approval", hint=other)
+        raise InvalidInput("no rule asked for this approval", hint=other)
     if edited and scope != "once":
-        raise InvalidError(
+        raise InvalidInput(
             f"changed arguments cannot be approved with scope {scope}", hint="They run once: --scope once"
         )
 

@@ -142,6 +142,10 @@ class Grants:
             rows = tx.all(_LIVE, now, before or _AFTER_ALL, count)
         return [grant for grant in map(self._read, rows) if grant.state == "live"]
 
+    def mark(self) -> tuple[Any, ...]:
+        """Return values of which one differs once a decision is made or ends."""
+        return self._grants.rows("SELECT COUNT(*), MAX(id) FROM grants WHERE state = 'live'")[0]
+
     def end(self, id: str, state: str) -> bool:
         """End a decision that is valid now; False if there is none."""
         with self._grants.write(id) as tx:

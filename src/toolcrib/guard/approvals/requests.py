@@ -111,6 +111,12 @@ class Requests:
             (rows,) = tx.one(count, now) or (0,)
         return int(min(self._per_caller - own, self._in_all - rows))
 
+    def mark(self) -> tuple[Any, ...]:
+        """Return values of which one differs once a row is added or its status changes."""
+        newest = "(SELECT MAX(id) FROM approvals)"
+        query = f"SELECT {newest}, COUNT(*), MAX(id) FROM approvals WHERE status = 'pending'"
+        return self._state.rows(query)[0]
+
     def find(self, id: str) -> Approval | None:
         """Return one row as it is here."""
         with self._state.read() as tx:

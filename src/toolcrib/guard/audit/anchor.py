@@ -28,7 +28,7 @@ from toolcrib.errors import AuditUnavailable, StateUnavailable
 from toolcrib.guard.audit.files import is_at
 from toolcrib.guard.audit.line import Head, parse
 from toolcrib.state import is_running, short_name
-from toolcrib.state.private import open_plain, put_private
+from toolcrib.state.private import make_private, open_plain, put_private
 
 ANCHOR = "audit-head"
 """Name of the file in a user's own folder."""
@@ -80,7 +80,7 @@ class Anchor:
         path = self._path()
         if self._fd < 0 or not is_at(path, os.fstat(self._fd)):
             self.close()
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private(path.parent)
             fd = os.open(path, os.O_RDWR | os.O_CREAT | _FLAGS, 0o600)
             if not stat.S_ISREG(os.fstat(fd).st_mode):
                 os.close(fd)

@@ -22,6 +22,7 @@ from typing import Any, Literal
 
 import orjson
 
+from toolcrib.spec.moment import written
 from toolcrib.spec.record import record
 from toolcrib.state import is_running
 
@@ -90,8 +91,7 @@ class AuditEntry:
 
     def as_dict(self) -> dict[str, Any]:
         """Return its place and its tool as JSON, to name the start of a call."""
-        time = self.time.strftime("%Y-%m-%dT%H:%M:%SZ")
-        return {"seq": self.seq, "time": time, "name": self.fields.get("name")}
+        return {"seq": self.seq, "time": written(self.time.timestamp()), "name": self.fields.get("name")}
 
 
 def require_event(event: str) -> None:

@@ -42,6 +42,7 @@ from toolcrib.guard.audit.files import (
 )
 from toolcrib.guard.audit.line import GENESIS, Head, encode_fields, known_events, require_event
 from toolcrib.state import short_name
+from toolcrib.state.private import make_private
 
 MAX_BYTES = 64 * 1024 * 1024
 """Size at which a file is closed and the log continues in a new one."""
@@ -326,7 +327,7 @@ class AuditLog:
         return "" if os.path.samestat(found, self._found) else "replaced"
 
     def _open(self) -> None:
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(self.path.parent)
         # Neither the file nor its folder may be a link: an untrusted project could point anywhere.
         folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:

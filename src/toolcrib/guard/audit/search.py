@@ -13,6 +13,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from toolcrib.guard.audit.files import lines_backwards, locked_files, open_files, open_part
 from toolcrib.guard.audit.line import AuditEntry, encode_fields, parse
+from toolcrib.spec.moment import written
 from toolcrib.spec.record import record
 
 _SHOWN = 512
@@ -31,7 +32,7 @@ class AuditLine(NamedTuple):
         if entry is None:
             return {"file": self.file, "stray": self.raw.decode(errors="replace")}
         return {
-            "time": entry.time.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "time": written(entry.time.timestamp()),
             "event": entry.event,
             "seq": entry.seq,
             "prev": entry.prev,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from toolcrib.errors import Violation
 from toolcrib.manifest.kinds import kind_of
-from toolcrib.spec import HttpExec, Network, Permissions, Tool
+from toolcrib.spec import Network, Permissions, Tool
 
 if TYPE_CHECKING:
     from toolcrib.egress import HostRule
@@ -86,7 +86,7 @@ def _network(tool: Tool, ceiling: Network) -> Iterator[Violation]:
 
 def _own_port(tool: Tool) -> int | None:
     """Return the port in the tool's own URL, which its list of hosts covers as well."""
-    found = _port_of(tool.config.url) if isinstance(tool.config, HttpExec) else None
+    found = _port_of(kind_of(tool).url(tool.config))
     return int(found[1]) if found is not None else None
 
 

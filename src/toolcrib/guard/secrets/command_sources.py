@@ -19,6 +19,7 @@ from toolcrib.guard.secrets.sources import (
     require_length,
     value_of,
 )
+from toolcrib.state.installation import install_command
 
 _STORE_S = 60.0
 
@@ -163,7 +164,7 @@ def _secret_tool() -> str:
     if tool is None:
         raise UnreadableError(
             "neither the keyring library nor the command secret-tool is installed",
-            "Install one: pip install 'toolcrib[keyring]', or your system's libsecret-tools.",
+            f"Install one: {install_command('keyring')}, or your system's libsecret-tools.",
         )
     return tool
 

@@ -244,6 +244,7 @@ LOGGERS = (
     "toolcrib.egress.proxy.server",
     "toolcrib.project.catalog.bundles",
     "toolcrib.project.catalog.reload",
+    "toolcrib.project.control.switches",
     "toolcrib.runs",
     "toolcrib.serve.http",
     "toolcrib.serve.mcp",

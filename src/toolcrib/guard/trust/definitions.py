@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,16 +35,23 @@ class ServerTrust:
 
     def seen(self) -> dict[str, dict[str, Any]]:
         """Return the definitions that the server sent last, by the tool's own name."""
-        found = read_private(self._path)
-        found = found if isinstance(found, dict) and found.get("server") == self._identity else {}
-        tools = found.get("tools")
+        tools = self._last_list().get("tools")
         return tools if isinstance(tools, dict) else {}
 
-    def see(self, definitions: Mapping[str, Definition]) -> None:
-        """Store the definitions that the server offers now."""
-        if self.seen() != definitions:
-            folder = self._vault.folder / "mcp"
-            write_private(folder / self._path.name, {"server": self._identity, "tools": dict(definitions)})
+    def unusable(self) -> list[str]:
+        """Return what of the server's last list cannot be used, and why."""
+        left = self._last_list().get("unusable")
+        return left if isinstance(left, list) else []
+
+    def see(self, definitions: Mapping[str, Definition], unusable: Sequence[str] = ()) -> None:
+        """Store the definitions that the server offers now, and what of its list cannot be used."""
+        found = {"server": self._identity, "tools": dict(definitions), "unusable": list(unusable)}
+        if self._last_list() != found:
+            write_private(self._vault.folder / "mcp" / self._path.name, found)
+
+    def _last_list(self) -> dict[str, Any]:
+        found = read_private(self._path)
+        return found if isinstance(found, dict) and found.get("server") == self._identity else {}
 
     def trusted(self) -> dict[str, dict[str, Any]]:
         """Return the definitions that a person has trusted."""
@@ -66,16 +73,29 @@ class ServerTrust:
         found = self._shown().get("network")
         return None if found is None else Network.parse(found["network"])
 
+    def resolved(self) -> Mapping[str, Any] | None:
+        """Return what its launcher was resolved to; None for nothing."""
+        found: Mapping[str, Any] | None = self._shown().get("resolved")
+        return found
+
     def row(
         self,
         definitions: Mapping[str, Definition],
         network: Network | None,
         pins: Mapping[str, str] | None = None,
+        resolved: Mapping[str, Any] | None = None,
     ) -> Trusted:
-        """Return the row that trusts these definitions, digests of definitions and hosts, and no others."""
-        hosts = None if network is None else {"network": network.as_json()}
-        facts = {"identity": self._identity, "definitions": dict(definitions), "network": hosts}
-        facts["pins"] = dict(pins or {})
+        """Return the row that trusts these definitions, digests of definitions and hosts, and no others.
+
+        `resolved` is what its launcher is resolved to from now on; None: what it was before.
+        """
+        facts = {
+            "identity": self._identity,
+            "definitions": dict(definitions),
+            "network": None if network is None else {"network": network.as_json()},
+            "pins": dict(pins or {}),
+            "resolved": resolved or self.resolved(),
+        }
         digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
         return Trusted(self.subject, digest, shown=facts)
 

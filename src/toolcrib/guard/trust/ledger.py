@@ -1,4 +1,4 @@
-"""The ledger of trust: what a person has accepted of one project, and who made its tools.
+"""The ledger of trust: what a person has accepted of one project, and what its tools made.
 
 A project may come from somebody else. What its user has accepted is kept in the user's own folder, out of
 reach of the project: no file of a project can say that it is trusted, or hide who made it.
@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from toolcrib.spec.identifier import new_id
 from toolcrib.spec.record import record
@@ -57,6 +57,15 @@ class Trusted:
     """`terminal`, `flag`, `program`, `lock`, `dev`, `init`, or an approval channel."""
     until: float | None = None
     """When it ends, in seconds since the epoch; None: when somebody revokes it."""
+
+
+class Created(NamedTuple):
+    """A file or folder that starts other programs of the user, and that a call of a tool has created."""
+
+    path: str
+    tool: str
+    at: float
+    """Seconds since the epoch."""
 
 
 class Ledger:
@@ -216,6 +225,27 @@ class Ledger:
             tx.run("DELETE FROM made WHERE id = ?", entry)
             tx.notify()
         self._changed()
+
+    # -- files that calls have created -------------------------------------------------------------
+
+    def note_created(self, tool: str, paths: Iterable[str]) -> None:
+        """Store that a call of a tool has created files that start other programs of the user."""
+        with self._database.write() as tx:
+            for path in paths:
+                tx.run("DELETE FROM created WHERE path = ?", path)
+                tx.run("INSERT INTO created VALUES (?, ?, ?)", path, tool, self._clock())
+
+    def created(self) -> list[Created]:
+        """Return these files, without those that a person has seen since."""
+        if not self._exists:
+            return []
+        return [Created(*row) for row in self._database.rows("SELECT * FROM created ORDER BY path")]
+
+    def drop_created(self, paths: Iterable[str]) -> None:
+        """Store that a person has seen these files."""
+        with self._database.write() as tx:
+            for path in paths:
+                tx.run("DELETE FROM created WHERE path = ?", path)
 
     def _changed(self) -> None:
         """Read everything again: `Database.version` does not change by our own writes."""

@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -21,7 +21,7 @@ from toolcrib.manifest.yaml.diagnostics import Diagnostic, diagnostics_of
 from toolcrib.manifest.yaml.positions import KeyPath
 from toolcrib.manifest.yaml.source import Document
 from toolcrib.spec import Choice, Source, Spelling, Tool
-from toolcrib.spec.naming import steps_of
+from toolcrib.spec.naming import nearest, steps_of
 from toolcrib.spec.record import record
 from toolcrib.template import CONTEXT_NAMES, Namespaces, names_in, respell
 
@@ -99,15 +99,35 @@ class Draft:
         message = f"`{origin[-1]}` has no meaning here; it is kept as it is"
         self.fault(message, origin, rule="unmapped", key=True)
 
-    def grant_host(self, url: Any, origin: KeyPath) -> None:
-        """Grant the network to the literal host of a URL template."""
-        host = host_of(url) if isinstance(url, str) else None
-        if host is not None:
-            self.put(("permissions", "network"), {"allow": [host]}, origin)
+    def grant_hosts(self, urls: Iterable[Any], origin: KeyPath) -> None:
+        """Grant the network to the literal hosts of URL templates, if the first one has such a host."""
+        hosts = [host_of(url) if isinstance(url, str) else None for url in urls]
+        if hosts[0] is not None:
+            allow = list(dict.fromkeys(host for host in hosts if host is not None))
+            self.put(("permissions", "network"), {"allow": allow}, origin)
 
-    def grant_secrets(self, value: Any, declared: Iterable[str], origin: KeyPath | None = None) -> None:
-        """Grant each `${NAME}` in a value that is not declared as a secret."""
+    def grant_secrets(
+        self,
+        value: Any,
+        declared: Collection[str],
+        origin: KeyPath | None = None,
+        *,
+        also: Iterable[Any] = (),
+    ) -> None:
+        """Grant each `${NAME}` in a value that is not declared as a secret, and those that `also` names.
+
+        A name that is not in capitals and is like that of an argument is reported: it is a typing error.
+        """
         secrets = secrets_in(value, declared)
+        for name in secrets:
+            close = None if name.isupper() else nearest(name, declared)
+            if close is not None:
+                message = f"`${{{name}}}` is not an argument"
+                place = (*self.place, *(origin or ()))
+                at = self.document.locate_text(place, f"${{{name}}}")
+                hint = f"did you mean `${{{close}}}`? A secret has a name in capitals, as in `${{API_KEY}}`"
+                self.found.append(self.document.diagnostic("placeholder", message, place, hint=hint, at=at))
+        secrets |= dict.fromkeys((name for name in also if isinstance(name, str)), True)
         if secrets:
             block = {name: {"type": "string", "required": needed} for name, needed in secrets.items()}
             self.put(("permissions", "secrets"), block, origin)

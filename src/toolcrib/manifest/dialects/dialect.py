@@ -42,6 +42,8 @@ class Dialect:
     detect: Callable[[Any], bool] = lambda _: False
     """Return True if a file is of this format, judged by its data."""
 
+    base_ms: int | None = None
+    """`Retry.base_ms` of a tool that gives no delay between attempts."""
     own_file: str | None = None
     """The name of a file that makes the folder around it a tool's own folder."""
     endings: tuple[str, ...] = ()

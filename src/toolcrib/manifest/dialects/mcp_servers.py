@@ -23,15 +23,31 @@ _TRANSPORTS: Mapping[str, Literal["stdio", "http", "sse"]] = {
     "http": "http",
     "streamable-http": "http",
     "streamable_http": "http",
+    "streamableHttp": "http",
     "sse": "sse",
 }
 _MOST = 100
 _LONGEST = 8_192
 KEYS = (
     "type", "command", "args", "env", "cwd", "url", "headers", "oauth", "permissions", "prefix",
-    "start_timeout_s",
+    "start_timeout_s", "tools", "disabled_tools",
 )  # fmt: skip
-"""The keys of a server. In `.mcp.json` others are ignored: they may belong to other clients."""
+"""The keys of a server. In `.mcp.json` others have no effect: they may belong to other clients."""
+_OF_HOSTS = {
+    "allowedTools": "tools",
+    "includeTools": "tools",
+    "enabled_tools": "tools",
+    "disabledTools": "disabled_tools",
+    "excludeTools": "disabled_tools",
+    "serverUrl": "url",
+    "httpUrl": "url",
+}
+"""Key in `.mcp.json`, as hosts write it, to the same one here. Sources: the settings of Gemini CLI
+(`includeTools`, `excludeTools`, `httpUrl`), Codex (`enabled_tools`), Kiro (`disabledTools`) and Windsurf
+(`disabledTools`, `serverUrl`)."""
+_HOST_VARIABLE = re.compile(r"\$\{(?:(env|input):([^}]+)|(workspaceFolder|userHome))\}")
+"""Variables of VS Code, which Cursor has too."""
+_OTHER_VARIABLE = re.compile(r"\$\{\w+:(?!-)[^}]*\}")
 
 
 @record
@@ -42,6 +58,18 @@ class OAuthClient:
     client_secret: str = ""
     """May contain `${NAME}`."""
     callback_port: int = 0
+
+
+@record
+class Resolved:
+    """The program of a launcher's package, as it was downloaded when the server was trusted."""
+
+    line: tuple[str, ...]
+    """The launcher and its words, up to the program's own arguments."""
+    argv: tuple[str, ...]
+    """The program that is started instead: its path, after that of its interpreter if it has one."""
+    folder: str
+    """The folder that it was downloaded into."""
 
 
 @record
@@ -69,8 +97,14 @@ class ServerSpec:
     oauth: OAuthClient = OAuthClient()
     prefix: bool = True
     """Its tools are named `SERVER__TOOL` here, else as they are."""
+    tools: tuple[str, ...] = ("*",)
+    """The only tools that it offers here, by its own names; `*` is every one."""
+    disabled_tools: tuple[str, ...] = ()
+    """Tools that it does not offer here."""
     start_timeout_s: float = 30.0
     """Seconds until it must have listed its tools."""
+    resolved: Resolved | None = None
+    """What the launcher in its command line was resolved to when it was trusted."""
     identity: str = ""
     """SHA-256 in hex of the name, the command or address, and the folder."""
 
@@ -85,33 +119,98 @@ class ServerSpec:
         return " ".join((self.command, *self.args)) if self.is_local else self.url
 
 
-def read_servers(raw: Any) -> tuple[list[ServerSpec], dict[str, str]]:
-    """Return the servers of a document with `mcpServers`, and by name the errors of invalid ones.
+def servers_key(raw: Any) -> str:
+    """Return the key of a document's servers: `mcpServers`, or `servers` as VS Code writes it."""
+    return (
+        "servers"
+        if isinstance(raw, dict) and "servers" in raw and not raw.get("mcpServers")
+        else "mcpServers"
+    )
 
-    Unknown keys are ignored: they may belong to other clients. Only in an entry that has neither `command`
-    nor `url` the first of them is the error. A server with `disabled: true` is left out.
+
+def read_servers(raw: Any, folder: str = ".") -> tuple[list[ServerSpec], dict[str, str], dict[str, str]]:
+    """Return the servers of a document, and by name the errors of invalid ones, and what has no effect here.
+
+    An entry may be written as other hosts write it. `folder` is the project's root. A server that is switched
+    off is left out. Unknown keys have no effect; only in an entry that has neither `command` nor `url` the
+    first of them is the error.
     """
-    block = raw.get("mcpServers", {}) if isinstance(raw, dict) else None
-    if block == {} and "servers" in raw:
-        return [], {"": "names its servers under `servers`, as VS Code does; write `mcpServers`"}
+    key = servers_key(raw)
+    block = raw.get(key, {}) if isinstance(raw, dict) else None
     if not isinstance(block, dict):
-        return [], {"": "must have an object `mcpServers`: name, then command and args, or url"}
+        return [], {"": f"must have an object `{key}`: name, then command and args, or url"}, {}
+    if key == "mcpServers" and "servers" in raw:
+        return [], {"": "has both `mcpServers` and `servers`; write all servers under `mcpServers`"}, {}
     found: list[ServerSpec] = []
     wrong: dict[str, str] = {}
+    notes: dict[str, str] = {}
     for name, entry in list(block.items())[:_MOST]:
-        if isinstance(entry, dict) and entry.get("disabled") is True:
-            continue
         try:
-            started = isinstance(entry, dict) and not {"command", "url"}.isdisjoint(entry)
-            if name in KEYS and not started:
-                raise ValueError(f"is not a server; write `{name}` inside of one, beside its `command`")
-            known = {key: entry[key] for key in entry if key in KEYS} if started else entry
-            found.append(read_server(name, known))
+            spec, note = _read_shared(name, entry, folder)
+            found += [spec] if spec is not None else []
+            notes |= {name: note} if note else {}
         except ValueError as error:
             wrong[name] = str(error)
     for name in list(block)[_MOST:]:
         wrong[name] = f"is beyond the {_MOST} servers that a project may have"
-    return found, wrong
+    return found, wrong, notes
+
+
+def _read_shared(name: str, entry: Any, folder: str) -> tuple[ServerSpec | None, str]:
+    """Return the server of an entry as hosts write it, None if it is switched off, and what has no effect."""
+    if not isinstance(entry, dict):
+        return read_server(name, entry), ""
+    if off := _switched_off(entry):
+        return None, f"it is disabled by {off}, so it is not started"
+    ours = _as_here(entry, folder)
+    started = not {"command", "url"}.isdisjoint(ours)
+    if name in KEYS and not started:
+        raise ValueError(f"is not a server; write `{name}` inside of one, beside its `command`")
+    spec = read_server(name, {key: ours[key] for key in ours if key in KEYS} if started else ours)
+    ignored = [f"`{key}`" for key in ours if key not in (*KEYS, *_SWITCHES)]
+    return spec, f"{', '.join(ignored)}: of other hosts, without effect here" if ignored else ""
+
+
+_SWITCHES = {"disabled": True, "enabled": False}
+"""Key of an entry to the value that switches the server off."""
+
+
+def _switched_off(entry: Mapping[str, Any]) -> str:
+    """Return the member of an entry that switches the server off, or ""."""
+    for key, off in _SWITCHES.items():
+        if not isinstance(entry.get(key, False), bool):
+            raise ValueError(f"`{key}` must be true or false")
+        if entry.get(key) is off:
+            return f"`{key}: {str(off).lower()}`"
+    return ""
+
+
+def _as_here(entry: Mapping[str, Any], folder: str) -> dict[str, Any]:
+    """Return an entry with the keys and variables that other hosts have for what there is here."""
+    made: dict[str, Any] = {}
+    for key, value in entry.items():
+        ours = _OF_HOSTS.get(key, key)
+        if ours in made:
+            raise ValueError(f"`{key}` says again what another key says; write one of them")
+        made[ours] = _with_our_variables(value, folder)
+    return made
+
+
+def _with_our_variables(value: Any, folder: str) -> Any:
+    if isinstance(value, list):
+        return [_with_our_variables(one, folder) for one in value]
+    if isinstance(value, dict):
+        return {name: _with_our_variables(one, folder) for name, one in value.items()}
+    if not isinstance(value, str):
+        return value
+
+    def ours(match: re.Match[str]) -> str:
+        kind, name, place = match.groups()
+        if place:
+            return folder if place == "workspaceFolder" else "${HOME}"
+        return f"${{{name if kind == 'env' else re.sub(r'[^A-Za-z0-9]', '_', name).upper()}}}"
+
+    return _HOST_VARIABLE.sub(ours, value)
 
 
 def read_server(name: Any, entry: Any) -> ServerSpec:
@@ -143,6 +242,12 @@ def read_server(name: Any, entry: Any) -> ServerSpec:
         "headers": _texts(entry, "headers"),
     }
     parts["oauth"] = _oauth(entry.get("oauth"), local)
+    _refuse_other_variables(parts)
+    parts |= {
+        key: tuple(_listed(entry[key], key))
+        for key in ("tools", "disabled_tools")
+        if entry.get(key) is not None
+    }
     parts["permissions"] = _permissions(entry.get("permissions"), parts, local)
     stated = entry.get("permissions") or {}
     parts |= {"states_files": "fs" in stated, "states_network": "network" in stated}
@@ -222,6 +327,13 @@ def _oauth(block: Any, local: bool) -> OAuthClient:
     return OAuthClient(_text(known, "client_id"), _text(known, "client_secret"), port)
 
 
+def _refuse_other_variables(parts: Mapping[str, Any]) -> None:
+    """Refuse variables that would be sent as they are written."""
+    for text in _all_texts(parts):
+        if _OTHER_VARIABLE.search(text):
+            raise ValueError(f"{text!r} has a variable that only other hosts know; write ${{NAME}}")
+
+
 def _refuse_secret_arguments(parts: Mapping[str, Any]) -> None:
     """Refuse secrets in a command line, which any user of the machine can read."""
     secrets = {secret.name for secret in parts["permissions"].secrets}
@@ -237,7 +349,14 @@ def _refuse_secret_arguments(parts: Mapping[str, Any]) -> None:
 
 def _variables(parts: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
     """Yield every variable of the texts, with True if it has no default."""
-    texts = [
+    for text in _all_texts(parts):
+        for match in _VARIABLE.finditer(text):
+            yield match.group(1), match.group(2) is None
+
+
+def _all_texts(parts: Mapping[str, Any]) -> list[str]:
+    """Return every text of a server that may contain variables."""
+    return [
         parts["command"],
         parts["url"],
         *parts["args"],
@@ -245,9 +364,6 @@ def _variables(parts: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
         *parts["headers"].values(),
         parts["oauth"].client_secret,
     ]
-    for text in texts:
-        for match in _VARIABLE.finditer(text):
-            yield match.group(1), match.group(2) is None
 
 
 def _text(entry: Mapping[str, Any], key: str) -> str:

@@ -227,35 +227,17 @@ def wording(tool: Tool, document: Document) -> Iterator[Diagnostic]:
             yield document.diagnostic("instruction-text", message, path, hint=hint)
 
 
-def command_words(tool: Tool, document: Document) -> Iterator[Diagnostic]:
-    """Check for what a shell would read otherwise: no shell reads paths and the words of a command."""
+def tildes(tool: Tool, document: Document) -> Iterator[Diagnostic]:
+    """Check for grants that only a shell would expand."""
     permissions = tool.permissions
     for mode, paths in (("read", permissions.read), ("write", permissions.write)):
         for number, granted in enumerate(paths):
             if granted.startswith("~"):
-                yield _tilde(document, ("permissions", "fs", mode, number))
-    if tool.kind != "command":
-        return
-    block = document.data["exec"]["command"]
-    path: KeyPath = ("exec", "command")
-    entrypoint = block.get("entrypoint")
-    if isinstance(entrypoint, str) and re.search(r"\S\s+\S", entrypoint) and not os.path.exists(entrypoint):
-        message = "`entrypoint` is one program, and this is taken for its whole name"
-        hint = f"write `entrypoint: {entrypoint.split()[0]}`, and the rest into `args`"
-        yield document.diagnostic("command-words", message, (*path, "entrypoint"), hint=hint)
-    args = block.get("args")
-    words = [((*path, "entrypoint"), entrypoint)]
-    if isinstance(args, list):
-        words += [((*path, "args", number), word) for number, word in enumerate(args)]
-    for at, word in words:
-        if isinstance(word, str) and word.startswith("~/"):
-            yield _tilde(document, at)
-        elif isinstance(word, str) and (found := re.search(r"\{\{\s*\.?(\w+)\s*\}\}", word)):
-            message = f"`{found[0]}` is not filled in here"
-            yield document.diagnostic("command-words", message, at, hint=f"write `${{{found[1]}}}`")
+                yield tilde(document, ("permissions", "fs", mode, number))
 
 
-def _tilde(document: Document, at: KeyPath) -> Diagnostic:
+def tilde(document: Document, at: KeyPath) -> Diagnostic:
+    """Return what is wrong with a path that begins with `~`."""
     message = "`~` is not expanded: no shell reads this"
     return document.diagnostic("command-words", message, at, hint="write the whole path")
 
@@ -306,7 +288,7 @@ CHECKS: tuple[Callable[[Tool, Document], Iterator[Diagnostic]], ...] = (
     placeholders,
     fixed,
     of_kind,
-    command_words,
+    tildes,
     grants,
     wording,
 )

@@ -35,7 +35,7 @@ from toolcrib.manifest.yaml.files import ANY_FILE, SourceFiles
 from toolcrib.manifest.yaml.source import Document, read_with_facts
 from toolcrib.spec import Tool
 
-_FORM = "toolcrib manifests 7"
+_FORM = "toolcrib manifests 8"
 _STALE_PART = 20
 """The file is written again once more than one entry in this many is missing or stale."""
 _SETTLED_NS = 100_000_000
@@ -74,6 +74,9 @@ class Facts(NamedTuple):
     """Paths that it may write, as written."""
     code: list[str]
     """Places at or below which its code may lie, as returned by `places` of `ManifestCache`."""
+    kind: str
+    version: int | str
+    tags: list[str]
 
 
 class LazyTool(NamedTuple):
@@ -102,7 +105,7 @@ class _Entry(NamedTuple):
     """One tool in the file."""
 
     mark: Mark
-    facts: list[list[str]]
+    facts: list[Any]
     """A `Facts`."""
     digest: str
     """SHA-256 of the content."""
@@ -288,7 +291,8 @@ class ManifestCache:
         if KINDS.is_builtin(kind):
             start = KINDS[kind].starts(KINDS[kind].configure(data["exec"][kind]))
             code = self._places(start, document.path)
-        return Facts([one.name for one in granted.secrets], list(granted.write), code)
+        secrets = [one.name for one in granted.secrets]
+        return Facts(secrets, list(granted.write), code, kind, data["version"], data.get("tags", []))
 
     @cached_property
     def _key(self) -> bytes:
@@ -428,7 +432,8 @@ def write_cache(path: Path, key: bytes, head: Any, parts: Iterable[bytes]) -> No
     # A name for each process: two that start at once write two files, and the last to finish is kept.
     temporary = path.with_name(f"{path.name}.{os.getpid()}")
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for folder in reversed(path.parents):
+            folder.mkdir(mode=0o700, exist_ok=True)  # With `parents` those above would follow the umask.
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with os.fdopen(os.open(temporary, flags, 0o600), "wb", _BUFFER) as file:
             file.write(key + hashlib.sha256(encoded).digest() + len(encoded).to_bytes(8, "big") + encoded)

@@ -38,6 +38,7 @@ from toolcrib.spec import (
 )
 from toolcrib.spec.naming import INKLESS, printable
 from toolcrib.spec.record import record
+from toolcrib.spec.tools.tool import PLAIN
 
 FILE_NAME = "tool.yml"
 OTHER_NAME = "tool.yaml"
@@ -94,6 +95,8 @@ def folders(base: str, found: list[Diagnostic]) -> list[str]:
     except FileNotFoundError:
         return []
     except OSError as error:
+        if not os.path.lexists(base):  # It would lie below a Python file.
+            return []
         message = f"the folder of tools cannot be listed: {error.strerror}"
         found.append(make(base, (1, 1), "unreadable", message))
         return []
@@ -206,7 +209,7 @@ def _bad_name(document: Document, name: str, folder: str | None) -> Iterator[Dia
         message = "`name` is not in Unicode normal form C: it looks like a different text"
     elif INKLESS.search(name) or any(unicodedata.category(char) in _UNSEEN for char in name):
         message = "`name` contains an invisible character"
-    elif len(name.encode()) > 255:
+    elif len(name) > 64 and len(name.encode()) > 255:  # A slug may have 64 characters, however long they are.
         message = "`name` is longer than 255 bytes, which no folder name may be"
     if message:
         yield document.diagnostic("name", message, ("name",), hint="type a short name of visible characters")
@@ -242,6 +245,7 @@ def _tool(data: dict[str, Any], source: Source) -> Tool:
         auth=_auth(get("auth")) if "auth" in data else (),
         extensions=get("extensions") or {},
         files=tuple(get("files", ())),
+        **{name: data[name] for name in PLAIN if name in data},
     )
 
 

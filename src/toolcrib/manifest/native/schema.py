@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -82,6 +83,28 @@ def tool_schema() -> dict[str, Any]:
     schema["properties"]["kind"]["enum"] = names
     block["description"] = block["description"].format(kinds=", ".join(names))
     return schema
+
+
+@cache
+def block_schema(name: str) -> dict[str, Any]:
+    """Return the JSON Schema of one block of `tool.yml`, without references."""
+    import orjson
+
+    common = orjson.loads(_COMMON.read_bytes())
+    found: dict[str, Any] = inlined(common["properties"][name], common["$defs"])
+    return found
+
+
+def inlined(schema: Any, definitions: Mapping[str, Any]) -> Any:
+    """Return a part of a JSON Schema with these definitions in place of references to them."""
+    if isinstance(schema, list):
+        return [inlined(one, definitions) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    own = {key: inlined(value, definitions) for key, value in schema.items() if key != "$ref"}
+    if "$ref" not in schema:
+        return own
+    return {**inlined(definitions[schema["$ref"].rpartition("/")[2]], definitions), **own}
 
 
 def kind_names() -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any
 from toolcrib.manifest.kinds import block_of, kind_of
 from toolcrib.manifest.yaml.source import dump
 from toolcrib.spec import Auth, Permissions, Tool
+from toolcrib.spec.tools.tool import PLAIN
 
 
 def write_manifest(tool: Tool) -> bytes:
@@ -27,6 +28,7 @@ def manifest_of(tool: Tool) -> dict[str, Any]:
         "description": tool.description,
         "kind": tool.kind,
         "version": tool.version,
+        **{name: value for name in PLAIN if (value := getattr(tool, name))},
         "tags": list(tool.tags),
         "annotations": block_of(tool.annotations),
         "mcp": block_of(tool.mcp),

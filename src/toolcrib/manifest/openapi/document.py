@@ -18,6 +18,7 @@ from toolcrib.spec.naming import INKLESS
 
 _MAX_CHAIN = 50
 _MAX_FILES = 1_000
+_SUFFIXES = (".json", ".yaml", ".yml")
 MAX_NAME = 64
 # Control, zero-width and bidirectional characters: they hide text from the person who reviews a tool, but not
 # from the model that reads its description.
@@ -158,6 +159,10 @@ class OpenApiDocument:
             return self.resources[path]
         if not path.startswith(self.folder + os.sep):
             raise RefProblem(f"{address!r} is outside the folder of the document")
+        below = path.removeprefix(self.folder + os.sep)
+        # A document that somebody else wrote must not bring `.env` or a key into a description.
+        if not below.lower().endswith(_SUFFIXES) or any(one.startswith(".") for one in below.split(os.sep)):
+            raise RefProblem(f"{address!r} is hidden, or no YAML or JSON file")
         if len(self.resources) >= _MAX_FILES:
             raise RefProblem(f"the document refers to more than {_MAX_FILES} files")
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
@@ -31,14 +31,14 @@ def import_document(
     slim: int | None = None,
     secrets: Mapping[str, str] | None = None,
     bind: Mapping[str, str] | None = None,
+    progress: Callable[[int], None] = lambda _: None,
 ) -> Imported:
     """Return the tools of a document, with a report on each operation.
 
     `server` (a URL) replaces the servers of the document. `prefix` begins every name. `only` (patterns such
     as `get_*`) selects tools by name. `slim` is the maximum size of a schema in bytes of JSON. `secrets` maps
-    security schemes to names of secrets. `bind` maps parameters and fields of bodies, which are then no
-    arguments, to names of secrets. Raises ManifestError for a bad `server` or `prefix`, and for an entry of
-    `bind` that no operation has.
+    security schemes to secrets, `bind` parameters and fields of bodies, which are then no arguments.
+    `progress` gets the number of operations so far. Raises ManifestError for a bad argument.
     """
     if server is not None:
         try:
@@ -61,6 +61,7 @@ def import_document(
             continue
         taken.add(name)
         out.operations.append(made)
+        progress(len(out.operations))
         if made.reason or operation is None:
             continue
         tool = _build(builder, operation, name, made)
@@ -103,15 +104,23 @@ def _operations(document: OpenApiDocument) -> Iterator[tuple[Operation | None, O
         for method in item.object:
             lower = method.lower()
             if lower in METHODS or lower in _OTHER_METHODS:
-                yield _operation(lower, path, item, item.at(method))
+                yield _operation(document, lower, path, item, item.at(method))
         # Methods without a field of their own (OpenAPI 3.2, Path Item Object).
         for method, node in item.at("additionalOperations").entries():
-            yield _operation(method.lower(), path, item, node)
+            yield _operation(document, method.lower(), path, item, node)
 
 
-def _operation(method: str, path: str, item: Node, node: Node) -> tuple[Operation | None, OperationReport]:
-    wished = clean(node.object.get("operationId"))
-    made = OperationReport(method.upper(), path, wished)
+def _operation(
+    document: OpenApiDocument, method: str, path: str, item: Node, node: Node
+) -> tuple[Operation | None, OperationReport]:
+    made = OperationReport(method.upper(), path)
+    try:
+        # The operations of a document in many files are references, each to a file of its own.
+        node = document.follow(node)
+    except RefProblem as problem:
+        made.reason = f"the operation cannot be read: {problem}"
+        return None, made
+    made.operation_id = clean(node.object.get("operationId"))
     if not isinstance(node.value, dict):
         made.reason = "the operation is not an object"
         return None, made

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Literal, cast
 
-from toolcrib.errors import InvalidError, ManifestError, ToolcribError, Violation
+from toolcrib.errors import InvalidInput, ManifestError, ToolcribError, Violation
 from toolcrib.spec.naming import cell_width, printable
 from toolcrib.spec.record import record
 
@@ -27,6 +27,7 @@ _WARNINGS = (
     "file-name", "unmapped", "disabled", "schema-keyword", "example-output", "command-words", "program",
     "module", "unused-argument", "agent", "step-tool", "retry", "program-network", "grant",
     "property-description", "default-untold", "hidden-characters", "instruction-text", "files-root",
+    "server",
 )  # fmt: skip
 RULES: dict[str, Severity] = {**dict.fromkeys(_ERRORS, "error"), **dict.fromkeys(_WARNINGS, "warning")}
 """Every rule; `docs/manifest.md` says what each means. A tool with an `error` cannot be used."""
@@ -118,7 +119,7 @@ def failure(diagnostics: Sequence[Diagnostic]) -> ManifestError:
     )
 
 
-def diagnostics_of(error: InvalidError) -> tuple[Diagnostic, ...]:
+def diagnostics_of(error: InvalidInput) -> tuple[Diagnostic, ...]:
     """Return the findings that `error` carries."""
     found = cast("list[dict[str, Any]]", error.details.get("diagnostics", []))
     return tuple(Diagnostic(**finding) for finding in found)

@@ -88,6 +88,8 @@ class Form:
         known = list(self._at(tuple(error.schema_path)[:-1]).get("properties", {}))
         inside = f" in `{dotted(parent)}`" if parent else ""
         hint = self._own((*parent, name), "additionalProperties").hint
+        if hint is None and parent and name in self._schema.get("properties", {}):
+            hint = f"`{name}` stands at the top level of the file, not{inside}"
         if hint is None:
             meant = nearest(name, known) or self._elsewhere(name)
             hint = f"did you mean `{meant}`?" if meant is not None else f"known here: {', '.join(known)}"

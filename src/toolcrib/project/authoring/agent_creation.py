@@ -49,7 +49,7 @@ def create_agent(project: Project, name: str, definition: Mapping[str, Any], cre
             raise unfit(f"$.{key}", "has invisible characters, or ones that control a terminal")
     raw = f"# Made by the agent {creator}.\n{dump({'name': name, **data})}".encode()
     agent, document = read_agent(str(project.place.agents / f"{name}.yml"), raw)
-    usable = [tool for tool, _ in project.described()]
+    usable = project.bundles.names()
     wrong = check_agents({name: (agent, document)}, usable, project.agents.all())
     if wrong:
         raise failure(wrong)

@@ -14,12 +14,11 @@ from toolcrib.manifest.dialects.skill.reader import load_skill
 from toolcrib.manifest.yaml.form import Form
 from toolcrib.project.project import Project
 from toolcrib.project.root import require_inside
-from toolcrib.runs.agents import Agent, agent_schema, read_agent
+from toolcrib.runs.agents import Agent, agent_schema, full_model, read_agent
 from toolcrib.spec.record import record
 
 _FOLDERS = (".claude/agents", ".gemini/agents")
 _BODY = re.compile(r"\A---[ \t]*\r?\n.*?^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
-_PROVIDERS = {"claude-": "anthropic", "gemini-": "google"}
 _TOOLS = {
     "Bash": "exec", "Edit": "edit_file", "Glob": "list_files", "LS": "list_directory", "Read": "read_file",
     "WebFetch": "fetch_url", "WebSearch": "web_search", "Write": "write_file",
@@ -131,12 +130,9 @@ def import_agent(
 
 
 def _model(source: Path, named: Any, model: str | None, notes: list[str]) -> str:
-    text = str(named or "inherit")
+    text = full_model(str(named or "inherit"))
     if ":" in text:
         return text
-    for beginning, provider in _PROVIDERS.items():
-        if text.startswith(beginning):
-            return f"{provider}:{text}"
     if model is None:
         raise InvalidInput(
             f"{source} names its model as {text!r}, which does not say which one it is",
@@ -151,7 +147,7 @@ def _tools(project: Project, named: Any, notes: list[str]) -> list[str]:
         notes.append("it lists no tools, which means all of them there and none here: list those it needs")
         return []
     names = re.split(r"[,\s]+", named) if isinstance(named, str) else named
-    known = {name for name, _ in project.described()}
+    known = set(project.bundles.names())
     found = []
     for name in filter(None, names):
         own = _TOOLS.get(name)

@@ -118,6 +118,7 @@ def making(project: Project, folder: Path) -> Iterator[Path]:
 
     Yield a path that leads to the folder even if a link takes its place meanwhile.
     """
+    project.place.require_folder()
     project.audit.ensure()
     with suppress(OSError):
         folder.mkdir(exist_ok=True)

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from toolcrib.errors import ToolcribError
 from toolcrib.guard import resolve
+from toolcrib.manifest import kind_of
 from toolcrib.project.project import Project
 from toolcrib.spec import Call, Caller, Example, SecretSource, Tool
 from toolcrib.spec.record import record
@@ -71,7 +72,7 @@ async def try_examples(
     for tool in tools:
         for number, example in enumerate(tool.examples):
             call = Call(tool.name, dict(example.params), caller, identity=identity)
-            live_here = live or (replayed and tool.kind == "http")
+            live_here = live or (replayed and _sends(tool))
             outcome: Outcome = "skipped"
             problem = _skipped(project, tool, replace(call), live=live_here)
             if problem is None:
@@ -80,13 +81,18 @@ async def try_examples(
             yield Tried(tool.name, number, example.description, outcome, problem)
 
 
+def _sends(tool: Tool) -> bool:
+    """Return True for a tool whose requests a cassette can answer."""
+    return bool(kind_of(tool).url(tool.config))
+
+
 def _skipped(project: Project, tool: Tool, call: Call, *, live: bool) -> str | None:
     if tool.is_builtin:
         return "it is built in; its examples name files and hosts that are not here"
     if not live and tool.permissions.network.mode != "none":
         return "it reaches the network; --live runs it, and --record keeps the answers of HTTP tools"
     secrets = project.secrets
-    if isinstance(secrets, ReplayedSecrets) and tool.kind != "http":
+    if isinstance(secrets, ReplayedSecrets) and not _sends(tool):
         secrets = secrets.source
     try:
         resolve(tool.permissions, secrets)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from toolcrib.builtin.names import NAMES
 from toolcrib.errors import ConfigError, ManifestError
-from toolcrib.guard import Ledger
+from toolcrib.guard import Ledger, ServerTrust
 from toolcrib.manifest import Diagnostic, SourceFiles, check_tool, diagnostics_of, lint_tree, read
+from toolcrib.manifest.dialects.mcp_servers import servers_key
 from toolcrib.manifest.native.reader import FILE_NAME, OTHER_NAME, folders
 from toolcrib.manifest.yaml.diagnostics import make
 from toolcrib.manifest.yaml.json_source import load_json
@@ -35,19 +36,20 @@ def project_findings(place: Place) -> list[Diagnostic]:
         *lint_tree(place.tools, files),
         *_name_conflicts(place),
         *lint_sources(config, place, tools),
-        *_lint_runs(place, files, tools),
+        *_lint_runs(place, config, files, tools),
         *_misnamed(place.home),
     ]
 
 
-def _lint_runs(place: Place, files: SourceFiles, tools: Iterable[str]) -> list[Diagnostic]:
+def _lint_runs(place: Place, config: Config, files: SourceFiles, tools: Iterable[str]) -> list[Diagnostic]:
     """Return the findings about agents and workflows, which may name these tools."""
-    if not place.agents.is_dir() and not place.workflows.is_dir():
+    teams = config.teams(place.root)
+    if not any((place.agents.is_dir(), place.workflows.is_dir(), *(path.is_file() for path in teams))):
         return []
-    from toolcrib.runs.agents import check_agents, read_agent, read_files
+    from toolcrib.runs.agents import check_agents, read_all, read_files
     from toolcrib.runs.workflows import check_workflows, read_workflow
 
-    agents, found = read_files(place.agents, files, read_agent)
+    agents, found = read_all(place.agents, teams, files)
     workflows, more = read_files(place.workflows, files, read_workflow)
     named = {name for agent, _ in agents.values() for name in agent.tools}
     named.update(name for workflow, _ in workflows.values() for name in workflow.callees("tool"))
@@ -77,9 +79,18 @@ def _manifests(place: Place) -> list[str]:
 def lint_sources(config: Config, place: Place, tools: list[str] | None = None) -> list[Diagnostic]:
     """Return all findings about `.mcp.json` and the tools of those `sources` that need no trust or have
     it. The names of these tools are added to `tools`."""
-    counts, _ = config.effective(Ledger(Vault(place.root)))
+    vault = Vault(place.root)
+    ledger = Ledger(vault)
+    counts, _ = config.effective(ledger)
     files = source_files(place.root, place.home, hidden_paths(config.secret_sources, place.root))
-    found = _lint_servers(config.servers.wrong, str(place.root / FILE), files)
+    left = [
+        (spec.name, f"not usable: {text}")
+        for spec in counts.servers.specs
+        for text in ServerTrust(vault, ledger, spec.name, spec.identity).unusable()
+    ]
+    found = _lint_servers(
+        config.servers.wrong, [*config.servers.notes.items(), *left], str(place.root / FILE), files
+    )
     taken = {wire_name(name): name for name in _manifests(place)}
     for source in counts.sources:
         loaded = load_source(source, place.root, files)
@@ -95,9 +106,11 @@ def lint_sources(config: Config, place: Place, tools: list[str] | None = None) -
     return sorted(found, key=lambda finding: (finding.path, finding.line, finding.column))
 
 
-def _lint_servers(wrong: Mapping[str, str], path: str, files: SourceFiles) -> list[Diagnostic]:
-    """Return the findings about `.mcp.json`, each at the entry that it is about."""
-    if not wrong:
+def _lint_servers(
+    wrong: Mapping[str, str], notes: Sequence[tuple[str, str]], path: str, files: SourceFiles
+) -> list[Diagnostic]:
+    """Return the findings about `.mcp.json`, each at the entry that it is about: errors and warnings."""
+    if not wrong and not notes:
         return []
     try:
         document = load_json(read(path, files), path)
@@ -105,10 +118,14 @@ def _lint_servers(wrong: Mapping[str, str], path: str, files: SourceFiles) -> li
         document = Document(path, b"", "", {})
     except ManifestError as error:
         return list(diagnostics_of(error))
-    places = {name: ("mcpServers", name) if name else () for name in wrong}
+    key = servers_key(document.data)
+    found = [("wrong-value", name, text) for name, text in wrong.items()]
+    found += [("server", name, text) for name, text in notes]
     return [
-        document.diagnostic("wrong-value", f"{name}: {text}" if name else text, places[name], key=bool(name))
-        for name, text in wrong.items()
+        document.diagnostic(
+            rule, f"{name}: {text}" if name else text, (key, name) if name else (), key=bool(name)
+        )
+        for rule, name, text in found
     ]
 
 

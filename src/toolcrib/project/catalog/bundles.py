@@ -1,192 +1,427 @@
-"""The user's bundles as one project sees them: records, pages of tools, search, calls, counts of calls."""
+"""The one catalogue of a user's tools: the project's sources and the records of the user, as bundles."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Sequence
+import secrets
+from bisect import bisect_left, bisect_right
+from collections import Counter, OrderedDict
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
 
 from toolcrib.core.context import Context
-from toolcrib.core.toolset import Toolset
-from toolcrib.errors import StateUnavailable, ToolNotFound, UsageError
+from toolcrib.errors import InvalidInput, StateUnavailable
 from toolcrib.executors.function.threads import run_in_thread
-from toolcrib.manifest import ANY_FILE
-from toolcrib.project.catalog.pages import ToolHits, ToolPage, page_token, read_page_token
-from toolcrib.project.catalog.registry import ToolRegistry
-from toolcrib.project.root import Place
-from toolcrib.spec import Call, Result, Tool
+from toolcrib.project.catalog.pages import Facets, Filter, ToolPage, page_token, read_page_token
+from toolcrib.spec import Call, Caller, Result
+from toolcrib.spec.record import record
 from toolcrib.state.shared import shared_property
 
 if TYPE_CHECKING:
-    from toolcrib.bundles import BuiltIn, Store
-    from toolcrib.bundles.listing import ListedTool
-    from toolcrib.bundles.usage import UsageCounts
+    from toolcrib.bundles import BundleRecord, ListedTool, Store, ToolRecord
+    from toolcrib.bundles.answers import BundleAnswer, FoundTool, ToolAnswer, ToolItem
+    from toolcrib.bundles.listing import Listing, Place, Sort
+    from toolcrib.project.catalog.entries import Entries
+    from toolcrib.project.catalog.search import Search
     from toolcrib.project.catalog.stored import StoredTools
     from toolcrib.project.catalog.stored_search import StoredSearch
-
-__all__ = ["Bundles", "ToolHits", "ToolPage"]
+    from toolcrib.state.usage import UsageCounts, UsageOfTool
 
 _log = logging.getLogger(__name__)
 _MOST = 256
+_MOST_BYTES = 256 * 1024
+"""Bytes of the tools of a page; one larger tool is a page of its own."""
+_ORDERS = 16
+"""Orders of pages that are kept for the pages after them."""
+_LARGE = 1_000
+"""Tools from which on list and index are made before anybody asks for them."""
 _LOOK_S = 0.2
 """Seconds until changes of other processes are seen."""
 _LATER_S = 5.0
 """Seconds after which a store that could not be read is tried again."""
 
 
-class Bundles:
-    """The bundles of this user. Its methods may be called in any thread."""
+@record
+class Wish:
+    """The conditions of a list, a search or a count; of several values one must match."""
 
-    def __init__(self, data: Path, built_in: Sequence[BuiltIn], make: Callable[[bool], StoredTools]) -> None:
-        self._data, self._built_in, self._make = data, built_in, make
-        self._was_missing = not self.exist
-        self._keeper: asyncio.Task[None] | None = None
+    bundles: Collection[str] = ()
+    """Ids of bundles."""
+    tags: Collection[str] = ()
+    kinds: Collection[str] = ()
+    sources: Collection[str] = ()
+    include_disabled: bool = False
+    caller: str = "local"
+    identity: Caller | None = None
+    models: bool = False
+    """Only what a model may read: tools that somebody has trusted, in the words that were trusted."""
 
-    @classmethod
-    def without_project(cls, data: Path) -> Bundles:
-        """Return the bundles in a data folder, to be listed and searched. No tool of them can be called."""
-        from toolcrib.project.catalog.stored import StoredTools, builtin_bundle
-
-        def refuse(tool: Tool, *_: object) -> NoReturn:
-            raise ToolNotFound(
-                f"{tool.name} can only be called in a project", hint="toolcrib init makes one."
-            )
-
-        registry, own = ToolRegistry(Place(data, data), ANY_FILE, Toolset(), refuse), (builtin_bundle(),)
-        return cls(
-            data, own, lambda _: StoredTools(data, registry, lambda _: None, lambda: None, built_in=own)
+    def key(self, *more: object) -> tuple[object, ...]:
+        """Return what makes two questions the same."""
+        return (
+            *(sorted(one) for one in (self.bundles, self.tags, self.kinds, self.sources)),
+            self.include_disabled,
+            *more,
         )
+
+
+EVERYTHING = Wish()
+"""Every tool that is on, for this machine's own user."""
+
+
+class Parts(NamedTuple):
+    """The parts of a catalogue that are made when it is first read."""
+
+    stored: StoredTools
+    entries: Entries
+    search: Search
+
+
+class Bundles:
+    """The catalogue of one project, or outside of one the records of a user. Safe for threads.
+
+    `make` makes the parts. `checked` looks at tools before they are shown, and returns False if one has
+    proved unusable. `kept` returns the names of tools that every model may read.
+    """
+
+    def __init__(
+        self,
+        data: Path,
+        make: Callable[[], Parts],
+        checked: Callable[[Sequence[ListedTool]], bool] = lambda _: True,
+        kept: Callable[[], Mapping[str, Any]] = dict,
+        size: Callable[[], int] = int,
+    ) -> None:
+        self._data, self._make, self._checked, self._kept, self._size = data, make, checked, kept, size
+        self.was_missing = not self.exist
+        self._keeper: asyncio.Task[None] | None = None
+        self._orders: OrderedDict[str, Sequence[Place]] = OrderedDict()
+        self._counts: tuple[object, Counter[str]] = (None, Counter())
 
     @property
     def exist(self) -> bool:
-        """True if there may be tools. Without a folder of bundles nothing is read, made or imported."""
-        return "stored" in self.__dict__ or bool(self._built_in) or (self._data / "bundles").is_dir()
+        """True if there may be records. Without their folder nothing is read, made or imported."""
+        return "_parts" in self.__dict__ or (self._data / "bundles").is_dir()
 
     @shared_property
+    def _parts(self) -> Parts:
+        return self._make()
+
+    @property
     def stored(self) -> StoredTools:
-        """Their tools in the catalog."""
-        return self._make(self._was_missing)
+        """The records as tools of the project, and the names of all."""
+        return self._parts.stored
+
+    @property
+    def entries(self) -> Entries:
+        """Makes the record of a tool."""
+        return self._parts.entries
+
+    @property
+    def store(self) -> Store:
+        """The bundles, to be read and changed."""
+        return self.stored.store
 
     @shared_property
-    def index(self) -> StoredSearch:
-        """Finds tools."""
+    def records_index(self) -> StoredSearch:
+        """Finds records of the user."""
         from toolcrib.project.catalog.stored_search import StoredSearch
 
         return StoredSearch(self.stored)
 
-    @property
-    def store(self) -> Store:
-        """The records, to be read and changed."""
-        return self.stored.store
-
     @shared_property
     def usage(self) -> UsageCounts:
         """Counts of calls by the id of the tool."""
-        from toolcrib.bundles.usage import UsageCounts
+        from toolcrib.state.usage import UsageCounts
 
         return UsageCounts(self._data / "usage.db")
 
     def count(self) -> int:
-        """Return how many tools there are, disabled ones too."""
-        return len(self.stored.listing) if self.exist else 0
-
-    def name(self, bundle_id: str, slug: str, version: str) -> str:
-        """Return the name to call a tool by, and to get it from the project: `bundle/slug@version`.
-
-        Raises as `Store.tool`. A disabled tool has a name too; its calls are refused.
-        """
-        tool = self.store.tool(bundle_id, slug, version)
-        self.stored.catch_up()
-        return self.stored.full_name(tool)
+        """Return how many records there are, disabled ones too."""
+        return self.stored.listing.records if self.exist else 0
 
     def find(self, text: str) -> str | None:
-        """Return the full name of the tool that `[BUNDLE/]NAME[@VERSION]` means; None if there is none.
+        """Return the name of the tool that `[BUNDLE/]NAME[@VERSION]` means; None if there is none.
 
         Raises UsageError if tools of several bundles may be meant.
         """
-        tool = self.stored.find(text) if self.exist else None
+        tool = self.stored.find(text)
         return None if tool is None else self.stored.full_name(tool)
 
-    def tools(
-        self,
-        *,
-        bundles: Collection[str] = (),
-        tags: Collection[str] = (),
-        include_disabled: bool = False,
-        limit: int = 25,
-        page: str | None = None,
-        sees: Callable[[str], bool] | None = None,
-    ) -> ToolPage:
-        """Return the tools of these bundles (ids; all if none are given) with any of these tags.
+    # -- lists -------------------------------------------------------------------------------------
 
-        The newest come first. `sees` says of a full name if the caller may see it. `limit` is at most 256;
-        `page` is the `next` of the page before. Raises UsageError for another limit, and for a page of
-        another list.
+    def tools(
+        self, wish: Wish = EVERYTHING, *, sort: Sort = "createdAt", limit: int = 25, page: str | None = None
+    ) -> ToolPage[ToolItem]:
+        """Return a page of tools: by name the first ones, otherwise the newest or greatest.
+
+        `limit` is at most 256, and a page has at most 256 KiB. `page` is the `next` of the page before: the
+        order is then that of the first page, whatever has changed meanwhile. Raises InvalidInput for another
+        limit, and for a page of another list, and InvalidToken.
         """
         _check_limit(limit)
-        question = ("tools", sorted(bundles), sorted(tags), include_disabled)
-        before = None
-        if page is not None:
-            created, id_, bundle, file = read_page_token(page, question, str, str, str, str)
-            before = (created, id_, bundle, file)
-        if not self.exist:
-            return ToolPage([], None)
+        question = wish.key("tools", sort)
+        start = None if page is None else read_page_token(page, question, str, int, list)
+        sees = self.sees(wish)
         with self.stored.lock:
-            listing = self.stored.listing
-            every = listing.bundles.values()
-            within = bundles
-            if not bundles and not include_disabled and not all(one.is_enabled for one in every):
-                within = [one.id for one in every if one.is_enabled]
+            name, order, at = self._order(self.stored.listing, wish, sort, start)
+            while True:
+                listing = self.stored.listing
+                found = self._among(listing, wish, sees, enumerate(islice(order, at, None), at), limit + 1)
+                tools = [tool for _, tool in found[:limit]]
+                if not listing.notice(tools) and self._checked(tools):
+                    break
+            items = self._items(tools, wish)
+        following = None
+        if len(items) < len(found):
+            last, _ = found[len(items) - 1]
+            following = page_token(question, [self._keep_order(name, order), last + 1, [*order[last]]])
+        return ToolPage(items, following)
 
-            def wanted(tool: ListedTool) -> bool:
-                return (include_disabled or listing.is_on(tool)) and (
-                    sees is None or sees(self.stored.full_name(tool))
-                )
+    def all(self, wish: Wish = EVERYTHING) -> list[ToolItem]:
+        """Return every tool, by name."""
+        tools = self._every(wish)
+        return self.entries.items(tools, self._used(tools), wish.caller, wish.identity, models=wish.models)
 
-            found = listing.page(limit + 1, before, wanted, within, tags)
-        more = len(found) > limit
-        return ToolPage(found[:limit], page_token(question, [*found[limit - 1].order]) if more else None)
+    def names(self, wish: Wish = EVERYTHING) -> list[str]:
+        """Return the name of every tool, in their order; some may prove unusable when they are used."""
+        return [self.stored.full_name(one) for one in self._every(wish, check=False)]
 
-    def described(self, sees: Callable[[Tool], bool] | None) -> list[tuple[str, str]]:
-        """Return full name and description of every tool that is not disabled and that the caller sees."""
-        if not self.exist:
-            return []
+    def described(
+        self, wish: Wish = EVERYTHING, start: int = 0, count: int | None = None
+    ) -> list[tuple[str, str]]:
+        """Return name and description of usable tools in the order of their names, from a number on."""
+        tools, full_name = self._every(wish, start, count), self.stored.full_name
+        return [(full_name(one), self.entries.text(one, models=wish.models)) for one in tools]
+
+    def _every(
+        self, wish: Wish, start: int = 0, count: int | None = None, *, check: bool = True
+    ) -> list[ListedTool]:
+        """Return tools by name, from a number on."""
+        sees = self.sees(wish)
         with self.stored.lock:
-            listing = self.stored.listing
-            on = [tool for tool in listing.tools() if listing.is_on(tool)]
-        return [self.index.described(one) for one in on if sees is None or sees(self.index.seen(one))]
+            while True:
+                listing = self.stored.listing
+                order = listing.ordered("name", self._ids(listing, wish), wish.tags)
+                found = self._among(listing, wish, sees, enumerate(order))[start:][:count]
+                tools = [tool for _, tool in found]
+                if not check or self._checked(tools):
+                    return tools
 
     def search(
-        self,
-        query: str,
-        *,
-        bundles: Collection[str] = (),
-        tags: Collection[str] = (),
-        kinds: Collection[str] = (),
-        include_disabled: bool = False,
-        limit: int = 25,
-        page: str | None = None,
-        sees: Callable[[str], bool] | None = None,
-    ) -> ToolHits:
-        """Return the tools that match some words, the best first; filters and pages as of `tools`.
+        self, query: str, wish: Wish = EVERYTHING, *, limit: int = 25, page: str | None = None
+    ) -> ToolPage[FoundTool]:
+        """Return a page of the tools that match some words, the best first, with the number of all.
 
-        Raises UsageError for a query without a word too.
+        Limits, pages and errors as of `tools`. Raises InvalidInput for a query without a word too.
         """
-        _check_limit(limit)
-        from toolcrib.project.catalog.stored_search import Filter, asked
+        from toolcrib.bundles.answers import FoundTool
+        from toolcrib.project.catalog.search import asked
         from toolcrib.search import HitPlace
 
-        wanted = asked(query, tags, kinds)
-        key = ("search", wanted.words, [sorted(one) for one in (bundles, tags, kinds)], include_disabled)
-        after = None if page is None else HitPlace(*read_page_token(page, key, int, int))
-        if not self.exist:
-            return ToolHits([], None, 0)
-        found = self.index.find(wanted, Filter(bundles, include_disabled, sees), limit, after)
-        following = page_token(key, [*found.hits[-1].place]) if found.more else None
-        return ToolHits(found.hits, following, found.total, found)
+        _check_limit(limit)
+        wanted = asked(query, wish.tags, wish.kinds)
+        question = wish.key("search", wanted.words)
+        after = None if page is None else HitPlace(*read_page_token(page, question, int, int))
+        within = self._within(wish)
+        while True:
+            found = self._parts.search.find(wanted, within, limit, after, lambda found: found)
+            tools = [hit.tool for hit in found.hits]
+            with self.stored.lock:
+                if not self.stored.listing.notice(tools) and self._checked(tools):
+                    break
+        items = self._items(tools, wish)
+        hits = [
+            FoundTool(**msgspec.structs.asdict(item), match=hit.match, field=hit.field)
+            for item, hit in zip(items, found.hits, strict=False)
+        ]
+        more = found.more or len(hits) < len(found.hits)
+        following = page_token(question, [*found.hits[len(hits) - 1].place]) if more else None
+        return ToolPage(hits, following, found.total)
+
+    def suggest(self, question: str, wish: Wish = EVERYTHING, *, limit: int = 5) -> list[str]:
+        """Return the names of the tools that a question is about, the best first."""
+        found = self._parts.search.suggest(question, limit, self._within(wish))
+        self._checked(found)
+        with self.stored.lock:
+            listing = self.stored.listing
+            return [self.stored.full_name(one) for one in found if listing.with_key(one.key) is not None]
+
+    def facets(self, query: str | None = None, wish: Wish = EVERYTHING) -> Facets:
+        """Return how many tools there are, or match some words, by tag, kind, type, source and bundle.
+
+        No tool is made ready for it. Raises InvalidInput for a query without a word, and InvalidToken.
+        """
+        from toolcrib.project.catalog.search import asked
+
+        if query is not None:
+            wanted = asked(query, wish.tags, wish.kinds)
+            within = self._within(wish)
+            found = self._parts.search.find(wanted, within, 1, None, lambda found: list(found.every()))
+        else:
+            found = self._every(wish, check=False)
+        sources = self.store.sources
+        tags, bundles = (
+            Counter(tag for one in found for tag in one.tags),
+            Counter(one.bundle for one in found),
+        )
+        of = Counter[str]()
+        for id_, number in bundles.items():
+            of[sources[id_].source if id_ in sources else "user"] += number
+        kinds, types = Counter(one.kind for one in found), Counter(one.type for one in found)
+        return Facets(len(found), *(dict(one.most_common()) for one in (tags, kinds, types, of, bundles)))
+
+    def sees(self, wish: Wish) -> Callable[[ListedTool], bool] | None:
+        """Return the check of what a caller may see; None for one who sees all. Raises InvalidToken."""
+        visible = self.entries.visible(wish.caller, wish.identity)
+        if not wish.models:
+            return visible
+        offered = self.entries.offered(self._kept())
+        return offered if visible is None else lambda tool: visible(tool) and offered(tool)
+
+    def _within(self, wish: Wish) -> Filter:
+        with self.stored.lock:
+            ids = self._ids(self.stored.listing, wish)
+        return Filter(ids, wish.include_disabled, self.sees(wish))
+
+    def _ids(self, listing: Listing, wish: Wish) -> Collection[str]:
+        """Return the ids of the bundles that a list is limited to; none for all."""
+        if not wish.sources:
+            return wish.bundles
+        sources = self.store.sources
+        of = {
+            id
+            for id in listing.bundles  # noqa: A001 - the field's name
+            if (sources[id].source if id in sources else "user") in wish.sources
+        }
+        # An id of nothing, because no id at all would mean all.
+        return (of & {*wish.bundles} if wish.bundles else of) or {""}
+
+    def _among(
+        self,
+        listing: Listing,
+        wish: Wish,
+        sees: Callable[[ListedTool], bool] | None,
+        places: Any,
+        count: int | None = None,
+    ) -> list[tuple[int, ListedTool]]:
+        def wanted(tool: ListedTool) -> bool:
+            return (
+                (wish.include_disabled or listing.is_on(tool))
+                and (not wish.kinds or tool.kind in wish.kinds)
+                and (sees is None or sees(tool))
+            )
+
+        return listing.page(places, count, wanted, self._ids(listing, wish), wish.tags)
+
+    def _order(
+        self, listing: Listing, wish: Wish, sort: Sort, start: list[Any] | None
+    ) -> tuple[str, Sequence[Place], int]:
+        """Return the name of an order of tools if it is kept, the order, and where a page begins in it."""
+        if start is not None and start[0] in self._orders and start[1] >= 0:
+            self._orders.move_to_end(start[0])
+            return start[0], self._orders[start[0]], start[1]
+        order = listing.ordered(sort, self._ids(listing, wish), wish.tags, self._numbers(sort))
+        if start is None or not order:
+            return "", order, 0
+        # Another process has made the first page: what was listed since then begins behind its last tool.
+        last = tuple(start[2])
+        if list(map(type, last)) != list(map(type, order[0])):
+            raise InvalidInput("this is not a token of a page", hint="Use `next` of the page before.")
+        if sort == "name":
+            return "", order, bisect_right(order, last)
+        return "", order, len(order) - bisect_left(order[::-1], last)
+
+    def _keep_order(self, name: str, order: Sequence[Place]) -> str:
+        with self.stored.lock:
+            name = name or secrets.token_hex(6)
+            self._orders[name] = order
+            while len(self._orders) > _ORDERS:
+                self._orders.popitem(last=False)
+        return name
+
+    def _numbers(self, sort: Sort) -> Mapping[str, float] | None:
+        if sort not in ("callCount", "lastCalledAt"):
+            return None
+        every = self._used(None)
+        by_calls = sort == "callCount"
+        return {id: float(one.calls if by_calls else one.last_called_at or 0) for id, one in every.items()}  # noqa: A001
+
+    def _used(self, tools: Sequence[ListedTool] | None) -> Mapping[str, UsageOfTool]:
+        """Return the counts of calls of these tools, or of all. Lists are shown without them if need be."""
+        if "usage" not in self.__dict__ and not (self._data / "usage.db").exists():
+            return {}
+        with suppress(StateUnavailable):
+            ids = None if tools is None or len(tools) > _MOST else [tool.id for tool in tools]
+            return self.usage.all(ids)
+        return {}
+
+    def _items(self, tools: Sequence[ListedTool], wish: Wish) -> list[ToolItem]:
+        from toolcrib.project.catalog.entries import fitting
+
+        made = self.entries.items(tools, self._used(tools), wish.caller, wish.identity, models=wish.models)
+        return fitting(made, _MOST_BYTES)
+
+    # -- single ones -------------------------------------------------------------------------------
+
+    def name(self, bundle_id: str, slug: str, version: str) -> str:
+        """Return the name to call a tool by, and to get it from the project.
+
+        Raises as `Store.tool`. A disabled tool has a name too; its calls are refused.
+        """
+        self.store.tool(bundle_id, slug, version)
+        return self.stored.name_of(bundle_id, slug, version)
+
+    def answer(self, record: ToolRecord, caller: str = "local", identity: Caller | None = None) -> ToolAnswer:
+        """Return the whole record of a tool that is in a bundle."""
+        from toolcrib.bundles.listing import listed_of
+
+        with self.stored.lock:
+            listed = self.stored.listing.find(record.bundle_id, record.slug, record.version)
+        if listed is None or not listed.full:  # The list may be a moment behind the record.
+            listed = listed_of(record)
+        return self.entries.answer(listed, record, self._used([listed]), caller, identity)
+
+    def tool(self, text: str, caller: str = "local", identity: Caller | None = None) -> ToolAnswer | None:
+        """Return the whole record of the tool that a name means; None if there is none. Raises as `find`."""
+        listed = self.stored.find(text)
+        if listed is None:
+            return None
+        return self.answer(self.store.tool(listed.bundle, listed.slug, listed.version), caller, identity)
+
+    def bundle_answers(self, bundles: Sequence[BundleRecord]) -> list[BundleAnswer]:
+        """Return bundles as they are read, with the number of their tools."""
+        from toolcrib.bundles.answers import BundleAnswer
+        from toolcrib.bundles.reading import DamagedBundle
+        from toolcrib.bundles.records import BundleRecord
+
+        with self.stored.lock:
+            listing = self.stored.listing
+            _, mark = listing.since(None)
+            if self._counts[0] != mark:
+                self._counts = mark, Counter(tool.bundle for tool in listing.tools())
+            counts = self._counts[1]
+        names, sources = BundleRecord.__struct_fields__, self.store.sources
+        found = []
+        for one in bundles:
+            why = one.unavailable_because if isinstance(one, DamagedBundle) else None
+            answer = BundleAnswer(
+                **{name: getattr(one, name) for name in names},
+                source=sources[one.id].source if one.id in sources else "user",
+                tool_count=counts[one.id],
+                availability="available" if why is None else "unavailable",
+                unavailable_because=why,
+            )
+            found.append(answer)
+        return found
+
+    # -- in step -----------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Look after the bundles until `stop`: take up changes of other processes, also for searches, and
@@ -204,7 +439,8 @@ class Bundles:
     async def _keep(self) -> None:
         while True:
             try:
-                if self.exist:
+                # The first list and search of a small project take no time that anybody notices.
+                if self.exist or self._size() > _LARGE:
                     await self._keep_once()
             # A task that ends by an error is noticed by nobody, and the list would never change again.
             except Exception as error:
@@ -220,34 +456,34 @@ class Bundles:
         self.stored.settle()
 
         def keep() -> None:
-            self.index.sync()
-            self.stored.reap()
+            self._parts.search.sync()
+            if self.store.exists:
+                self.stored.reap()
 
         await run_in_thread(keep)
 
     async def invoke(self, call: Call, path: Callable[[Call], Awaitable[Result]]) -> Result:
-        """Make a call that may be of a tool of a bundle: find the tool, call it by `path`, count the call."""
+        """Make a call by a name that is not in the list of tools: find the tool, and call it by `path`."""
         if self.stored.is_behind:
             await run_in_thread(self.stored.catch_up)  # It waits for writers.
         name = self.stored.ready(call.tool)
         if name is None:
             return await path(call)
-        # A context of its own, because it says in the end if the tool ran.
+        # A context of its own, because the tool has another name than the call.
         ctx = call if isinstance(call, Context) else Context.of(call)
-        asked, ctx.tool, id_ = ctx.tool, name, self.stored.id_of(name)
+        asked, ctx.tool = ctx.tool, name
         result = await path(ctx)
         if asked != name:
             result.details = {**(result.details or {}), "tool": name}
-        if id_ is not None and ctx.started:  # What was refused is not a call of the tool.
-            self.usage.count(id_, failed=not result.ok)
         return result
 
     def close(self) -> None:
-        """Write what is counted, and close the index."""
-        if "index" in self.__dict__:
-            self.index.close()
-        if "stored" in self.__dict__:
+        """Write what is counted, and close the indexes."""
+        if "_parts" in self.__dict__:
+            self._parts.search.close()
             self.stored.close()
+        if "records_index" in self.__dict__:
+            self.records_index.close()
         if "usage" in self.__dict__:
             # Counts are statistics: the project closes also if they cannot be written.
             with suppress(StateUnavailable):
@@ -256,4 +492,4 @@ class Bundles:
 
 def _check_limit(limit: int) -> None:
     if not 1 <= limit <= _MOST:
-        raise UsageError(f"a page of {limit} tools", hint=f"Ask for 1 to {_MOST}.")
+        raise InvalidInput(f"a page of {limit} tools", hint=f"Ask for 1 to {_MOST}.")

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from toolcrib.builtin.definition import BUILTIN_BUNDLE
 from toolcrib.core.bound import Bound
+from toolcrib.core.context import Context
 from toolcrib.core.toolset import Toolset
 from toolcrib.errors import ToolcribError, ToolUnavailable
 from toolcrib.manifest import Diagnostic
-from toolcrib.project.catalog.bundles import Bundles
+from toolcrib.project.catalog.bundles import Bundles, Parts
 from toolcrib.project.catalog.external import ExternalTools
-from toolcrib.project.catalog.registry import CatalogChange, ToolRegistry
+from toolcrib.project.catalog.registry import CatalogChange, ToolRegistry, tool_id
 from toolcrib.project.control.steps import ProjectSteps
 from toolcrib.project.integrity.programs import programs_of
 from toolcrib.project.setup import Setup
@@ -25,11 +26,10 @@ from toolcrib.state import cache_folder
 from toolcrib.state.shared import shared_property
 
 if TYPE_CHECKING:
-    from toolcrib.bundles import BuiltIn
+    from toolcrib.bundles import ListedTool
     from toolcrib.executors.trace.observation import Observation
     from toolcrib.project.catalog.reload import HotReload
-    from toolcrib.project.catalog.search import Search
-    from toolcrib.project.catalog.stored import StoredTools
+    from toolcrib.project.catalog.sources import Sources
     from toolcrib.project.tools.servers import Servers
 
 
@@ -49,7 +49,6 @@ class ProjectCatalog:
         toolset: Toolset,
         steps: ProjectSteps,
         binder: Binder,
-        built_in: Sequence[BuiltIn] = (),
     ) -> None:
         self._setup, self.toolset, self._steps, self.binder = setup, toolset, steps, binder
         self.files = setup.files
@@ -60,8 +59,17 @@ class ProjectCatalog:
             path for facts in [*self.registry.facts.values()] for path in facts.write
         }
         self._external = ExternalTools(setup.config.sources, self.registry)
-        self.bundles = Bundles(setup.vault.data, built_in, partial(self._stored_tools, built_in))
-        """The user's bundles. Their tools are tools of the project too."""
+        # The user's records are not of a file.
+        self._data = setup.vault.data if setup.place.file is None else setup.place.home
+        self.bundles = Bundles(
+            self._data, self._parts, self._checked, self._kept, lambda: len(self.toolset.names)
+        )
+        """The catalogue: the tools of the project, of servers, the built-in ones, and the user's records."""
+        steps.count = self._count
+        self._ids: dict[str, tuple[Tool, str]] = {}
+        self._followed = 0
+        self.hidden: frozenset[str] = frozenset()
+        """Names of tools that are of no source and in no list of the catalogue, as those that list others."""
         self.servers: Servers | None = None
         """The MCP servers that the project names; None if it names none."""
         self._hot_reload: HotReload | None = None
@@ -71,22 +79,67 @@ class ProjectCatalog:
         """The built-in tools."""
         return Builtins(self._setup.config, self.toolset, self.binder.host, self._steps)
 
-    def _stored_tools(self, built_in: Sequence[BuiltIn], was_missing: bool) -> StoredTools:
+    @shared_property
+    def sources(self) -> Sources:
+        """The bundles of the project beside those of the user."""
+        from toolcrib.project.catalog.sources import Sources
+
+        return Sources(
+            self._setup, self.registry, self.toolset, self.builtins, self.servers,
+            self._steps.store.switches, lambda: self.hidden,
+        )  # fmt: skip
+
+    def _parts(self) -> Parts:
+        from toolcrib.project.catalog.entries import Entries
+        from toolcrib.project.catalog.search import Search
         from toolcrib.project.catalog.stored import StoredTools
 
-        functions, data = self.binder.functions, self._setup.vault.data
-        return StoredTools(
-            data,
+        stored = StoredTools(
+            self._data,
             self.registry,
             self._know_stored,
             self.toolset.announce,
-            reserved=("project", *(spec.name for spec in self._setup.named_servers.specs)),
+            sources=lambda: self.sources.all,
             pinned=self._setup.config.pinned,
-            built_in=built_in,
-            was_missing=was_missing,
-            registered=lambda name: name in functions or name.rpartition(".")[2] in functions,
-            shipped=self.builtins.stored,
+            was_missing=self.bundles.was_missing,
+            registered=self._is_function,
         )
+        entries = Entries(stored, self.sources, self._steps, self.servers, self._runs_function)
+        search = Search(
+            stored,
+            lambda: self.bundles.records_index if stored.store.exists else None,
+            entries,
+            self.sources,
+            self.registry,
+            cache_folder(self._setup.place.path),
+        )
+        return Parts(stored, entries, search)
+
+    def _is_function(self, name: str) -> bool:
+        return any(one in self.binder.functions for one in (name, name.rpartition(".")[2]))
+
+    def _runs_function(self, name: str) -> bool:
+        """Return True if a manifest may name this function: one of the program's tools too."""
+        return self._is_function(name) or any(one in self.toolset for one in (name, name.rpartition(".")[2]))
+
+    def _checked(self, tools: Sequence[ListedTool]) -> bool:
+        found = self.registry.found
+        for tool in tools:
+            if tool.full and tool.full in self.registry.unchecked:
+                self.registry.check(tool.full)
+        return found == self.registry.found
+
+    def _count(self, ctx: Context, result: Result) -> None:
+        """Count a call of a tool that ran: what was refused is not one of the tool."""
+        if not ctx.started or ctx.tool in self.hidden:
+            return
+        tool = ctx.bound.tool
+        known = self._ids.get(ctx.tool)
+        if known is None or known[0] is not tool:
+            record = self.bundles.stored.id_of(ctx.tool) if tool.is_stored else None
+            own = tool_id(self._setup.vault, self._setup.place, tool) if record is None else record
+            self._ids[ctx.tool] = known = tool, own
+        self.bundles.usage.count(known[1], failed=not result.ok, ms=result.duration_ms or 0.0)
 
     def load(self) -> None:
         """Read all sources, and learn which secrets their tools declare."""
@@ -98,7 +151,7 @@ class ProjectCatalog:
         self.builtins.switch_on(name for name, _ in self._setup.config.builtins)
         self.builtins.switch_on_reader()
         steps.outputs.began = self.builtins.switch_on_reader
-        if named.specs or named.wrong:
+        if named.specs or named.wrong or named.notes:
             from toolcrib.project.tools.servers import Servers
 
             servers = Servers(self._setup, self.toolset, self.binder, steps.secrets, steps.trust)
@@ -114,7 +167,8 @@ class ProjectCatalog:
 
     def bound(self, name: str) -> Bound:
         """Return one tool ready to be called, as `Project.bound`."""
-        if (name not in self.toolset or "/" in name) and self.bundles.exist:
+        if name not in self.toolset or "/" in name:
+            self._follow()
             name = self.bundles.stored.ready(name) or name
         return self.registry.bound(name)
 
@@ -122,7 +176,7 @@ class ProjectCatalog:
         """Return the error of a manifest or of an MCP server because of which there is no such tool."""
         error = None if self.servers is None else self.servers.why_missing(name)
         error = error or self.registry.error_of(name) or self.builtins.why_missing(name)
-        return self.bundles.stored.why_missing(name) if error is None and self.bundles.exist else error
+        return self.bundles.stored.why_missing(name) if error is None else error
 
     def every(self, *, stored: bool = True) -> list[Tool]:
         """Return every usable tool in the order of `Project.tools`; with `stored` those of bundles too."""
@@ -135,10 +189,24 @@ class ProjectCatalog:
     def _names(self) -> list[str]:
         if self.servers is not None:
             self.servers.reread()
+        self._follow()
         names = self.toolset.names
+        if rows := self._steps.store.switches.look():
+            off = {bundle for (bundle, tool), enabled in rows.items() if not tool and not enabled}
+            alone = {tool for (_, tool), enabled in rows.items() if not enabled}
+            names = [one for one in names if one not in alone and self.sources.bundle_of(one) not in off]
         if self._hot_reload is not None:  # A tool that came later has the position of a new start.
             self._external.sort(names)
         return names
+
+    def _follow(self) -> None:
+        """Switch on the built-in tools that a person has switched on since."""
+        switches = self._steps.store.switches
+        rows = switches.look()
+        if switches.revision != self._followed:
+            self._followed = switches.revision
+            on = (tool for (bundle, tool), enabled in rows.items() if bundle == BUILTIN_BUNDLE and enabled)
+            self.builtins.switch_on(on)
 
     def tools(
         self, caller: str = "local", identity: Caller | None = None, among: Collection[str] | None = None
@@ -193,14 +261,6 @@ class ProjectCatalog:
                 found += trust.offered(self.get(name)) is None
         return found
 
-    def described(self, caller: str = "local", identity: Caller | None = None) -> list[tuple[str, str]]:
-        """Return name and description of each of the `tools`. Those of bundles are not made ready for it."""
-        sees = self.seen_by(caller, identity)
-        own = [tool for tool in self.every(stored=False) if sees is None or sees(tool)]
-        if caller not in OWN_CALLERS or identity is not None:
-            own = [one for one in map(self._steps.trust.offered, own) if one is not None]
-        return [*((tool.name, tool.description) for tool in own), *self.bundles.described(sees)]
-
     def _named(self, names: Collection[str]) -> list[Tool]:
         found = {}
         for name in names:
@@ -210,27 +270,11 @@ class ProjectCatalog:
         # By place in the list, not as they were asked for.
         return [found[name] for name in self.toolset.names if name in found]
 
-    @shared_property
-    def search(self) -> Search:
-        """Search over all of them."""
-        from toolcrib.project.catalog.search import Search
-
-        folder = cache_folder(self._setup.place.root)
-        bundles = self.bundles
-        return Search(self.registry, self.toolset, folder, lambda: bundles.index if bundles.exist else None)
-
-    def seen_by(self, caller: str, identity: Caller | None) -> Callable[[Tool], bool] | None:
-        """Return a function that says if this caller may see a tool; None for one who sees all."""
-        access, offered = self._steps.access, self._steps.trust.offered
-        access.require_valid(identity)
-        if caller not in OWN_CALLERS or identity is not None:
-            return lambda tool: access.visible(tool, caller, identity) and offered(tool) is not None
-        return (lambda tool: access.visible(tool, caller, identity)) if access.hides(identity) else None
-
     def invoke(self, call: Call) -> Coroutine[Any, Any, Result]:
         """Make a call, by the one path that every call takes."""
         # A name of the project wins over one of a bundle; only a full name has a slash.
-        if ("/" in call.tool or call.tool not in self.toolset) and self.bundles.exist:
+        if "/" in call.tool or call.tool not in self.toolset:
+            self._follow()
             return self.bundles.invoke(call, self._invoke)
         return self._invoke(call)
 
@@ -245,17 +289,24 @@ class ProjectCatalog:
 
     async def watch(self, report: Callable[[CatalogChange], None] | None = None) -> None:
         """Put changes of tools, sources and bundles into effect, as `Project.watch`."""
+        if self._setup.place.file is not None:
+            return
         self.bundles.start()
         if self._hot_reload is None:
             from toolcrib.project.catalog.reload import HotReload
 
             know = self._steps.secrets.know
-            ledger = self._setup.ledger
             self._hot_reload = HotReload(
-                self.registry, self._external, know, self._programs_changed, lambda: ledger.version,
+                self.registry, self._external, know, self._programs_changed, self._decided,
                 self._trust_changed, report,
             )  # fmt: skip
             await self._hot_reload.start()
+
+    def _decided(self) -> object:
+        """Return a value that changes with what is trusted or switched, by any process."""
+        switches = self._steps.store.switches
+        switches.look()
+        return self._setup.ledger.version, switches.revision
 
     def _trust_changed(self) -> None:
         """Have clients read the list again."""
@@ -297,6 +348,4 @@ class ProjectCatalog:
 
     def close(self) -> None:
         """Close the indexes."""
-        if "search" in self.__dict__:
-            self.search.close()
         self.bundles.close()

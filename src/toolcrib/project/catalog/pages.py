@@ -1,54 +1,57 @@
-"""Pages of tools. The token of a page is the place where it begins, valid for one question only."""
+"""Pages of tools, and conditions for them. The token of a page says where it begins, for one question."""
 
 from __future__ import annotations
 
 import base64
 import binascii
 import hashlib
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import orjson
 
-from toolcrib.errors import UsageError
+from toolcrib.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from toolcrib.bundles.listing import ListedTool
-    from toolcrib.search import Found, Hit
+    from toolcrib.bundles import ListedTool
+
+T = TypeVar("T")
 
 
-class ToolPage(NamedTuple):
-    """One page of a list of tools."""
+class ToolPage(NamedTuple, Generic[T]):
+    """One page of tools."""
 
-    tools: list[ListedTool]
+    tools: list[T]
     next: str | None
     """Token of the next page."""
+    total: int | None = None
+    """All tools that a search has found."""
 
 
-class ToolHits(NamedTuple):
-    """One page of hits, the best first, and how many there are in all."""
+class Facets(NamedTuple):
+    """Counts of tools."""
 
-    hits: list[Hit]
-    """Their tools are `ListedTool`s."""
-    next: str | None
-    """Token of the next page."""
     total: int
-    found: Found | None = None
-    """Counts them when it is asked."""
+    tags: dict[str, int]
+    kinds: dict[str, int]
+    types: dict[str, int]
+    sources: dict[str, int]
+    bundles: dict[str, int]
+    """Id of a bundle to the number of its tools."""
 
-    @property
-    def tags(self) -> dict[str, int]:
-        """Hits with each tag."""
-        return {} if self.found is None else dict(self.found.tags)
 
-    @property
-    def kinds(self) -> dict[str, int]:
-        """Hits of each kind."""
-        return {} if self.found is None else dict(self.found.kinds)
+class Filter(NamedTuple):
+    """Conditions for the tools of a search beside its words."""
 
-    @property
-    def types(self) -> dict[str, int]:
-        """Hits of each type."""
-        return {} if self.found is None else dict(self.found.types)
+    bundles: Collection[str] = ()
+    """Ids; all without any."""
+    include_disabled: bool = False
+    sees: Callable[[ListedTool], bool] | None = None
+    """Returns True for a tool that the caller may see; None: all."""
+
+    def hides(self, tool: ListedTool) -> bool:
+        """Return True for a tool that must not even be counted."""
+        return self.sees is not None and not self.sees(tool)
 
 
 def page_token(question: object, place: list[Any]) -> str:
@@ -57,7 +60,7 @@ def page_token(question: object, place: list[Any]) -> str:
 
 
 def read_page_token(token: str, question: object, *types: type) -> list[Any]:
-    """Return the place in a token: values of these types. Raises UsageError if it is of another question."""
+    """Return the place in a token: values of these types. InvalidInput if it is of another question."""
     try:
         padded = token + "=" * (-len(token) % 4)
         digest, *place = orjson.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
@@ -65,11 +68,11 @@ def read_page_token(token: str, question: object, *types: type) -> list[Any]:
         if [type(value) for value in place] != list(types):
             raise TypeError
     except (ValueError, TypeError, binascii.Error):
-        raise UsageError("this is not a token of a page", hint="Use `next` of the page before.") from None
+        raise InvalidInput("this is not a token of a page", hint="Use `next` of the page before.") from None
     # A place in another list would silently leave tools out, or show them twice.
     if digest != _digest(question):
         hint = "Repeat the words and filters that it came from."
-        raise UsageError("this page belongs to another search", hint=hint)
+        raise InvalidInput("this page belongs to another search", hint=hint)
     return list(place)
 
 

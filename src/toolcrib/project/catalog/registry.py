@@ -6,6 +6,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any
@@ -35,16 +36,31 @@ from toolcrib.project.root import Place
 from toolcrib.project.trust.reasons import only_reads
 from toolcrib.sandbox.files.paths import Paths
 from toolcrib.schema.providers import entry_to_keep
-from toolcrib.spec import ApprovalRule, Tool
+from toolcrib.spec import ApprovalRule, McpExec, Tool
+from toolcrib.spec.identifier import derived_id
 from toolcrib.spec.naming import wire_name
 from toolcrib.spec.record import record
-from toolcrib.state import cache_folder
+from toolcrib.state import Vault, cache_folder
 
 if TYPE_CHECKING:
     from toolcrib.executors.trace.observation import Observation
 
 Bind = Callable[[Tool, Callable[[str], None], "Observation | None"], BoundTool]
 """Makes a tool ready to be called. The second argument raises for a tool that cannot be used."""
+PROJECT_BUNDLE = "project"
+"""The bundle of a project's own tools, and of those of a file."""
+
+
+def source_id(vault: Vault, source: str, name: str) -> str:
+    """Return the id of the bundle of a source."""
+    return derived_id(str(vault.path), source, name)
+
+
+def tool_id(vault: Vault, place: Place, tool: Tool) -> str:
+    """Return the id of a tool that is no record of the store."""
+    own = "project" if place.file is None else "file"
+    source = "server" if isinstance(tool.config, McpExec) else "builtin" if tool.is_builtin else own
+    return derived_id(source_id(vault, source, tool.bundle), tool.name, str(tool.version))
 
 
 @dataclass(slots=True)
@@ -101,7 +117,7 @@ class ToolRegistry:
     """Puts the tools of manifests into a toolset. `bind` makes a tool ready to be called."""
 
     def __init__(self, place: Place, files: SourceFiles, toolset: Toolset, bind: Bind) -> None:
-        folder = cache_folder(place.root)
+        folder = cache_folder(place.path)
         cache, root = None if folder is None else folder / "manifests", place.root
         paths = Paths()  # The same for all that are read at once: most of them lie in the same folders.
         places = partial(code_places, root=root, paths=paths)
@@ -125,6 +141,8 @@ class ToolRegistry:
         self._external_findings: dict[str, tuple[list[Diagnostic], Mapping[str, Sequence[Diagnostic]]]] = {}
         self.marks: dict[str, Mark] = {}
         """Tool name to a value that differs whenever the manifest was touched."""
+        self.found = 0
+        """Changes whenever `faults` may do so."""
 
     def bind(self, tool: Tool, seen: Observation | None = None) -> BoundTool:
         """Make a tool ready to be called; `seen` records what it uses."""
@@ -149,17 +167,11 @@ class ToolRegistry:
         self._toolset.replace(bound)
         self._know(bound)
 
-    def put_stored(self, bound: BoundTool, document: Document | None = None) -> None:
-        """Put in a tool of the store, which the list has already; without a document nothing is checked.
-
-        Raises ConflictError for a name in use.
-        """
+    def put_stored(self, bound: BoundTool, document: Document) -> None:
+        """Put in a tool of the store, which the list has already. Raises ConflictError for a name in use."""
         self._toolset.put_quietly(bound)
         self._know(bound)
-        if document is None:
-            self.unchecked.pop(bound.name, None)
-        else:
-            self._documents[bound.name] = document
+        self._documents[bound.name] = document
 
     def _know(self, bound: BoundTool) -> None:
         self._forget(bound.name)
@@ -186,6 +198,7 @@ class ToolRegistry:
     ) -> None:
         """Set the findings in a place with such tools, and by name those of tools that do not load."""
         self._external_findings[place] = (list(found), broken)
+        self.found += 1
 
     def _forget(self, name: str) -> None:
         self._found.pop(name, None)
@@ -325,9 +338,21 @@ class ToolRegistry:
     def _refuse(self, name: str, found: Iterable[Diagnostic]) -> None:
         """Take out a tool whose manifest has errors."""
         self._found.setdefault(name, []).extend(found)
+        self.found += 1
         self.unchecked.pop(name, None)
         self._tools.pop(name, None)
         self._toolset.remove(name)
+
+    def faults(self) -> dict[str, str]:
+        """Return by name why tools do not load, without the paths of their files."""
+        external = (one.items() for _, one in list(self._external_findings.values()))
+        every = chain(list(self._found.items()), *external)
+        errors = {name: next((one for one in found if one.is_error), None) for name, found in every}
+        return {
+            name: f"{error.message} (line {error.line})"
+            for name, error in errors.items()
+            if error is not None and name and "/" not in name
+        }
 
     def renew(self) -> None:
         """Have new executors made for the next calls; running calls keep theirs."""
@@ -373,6 +398,7 @@ class ToolRegistry:
         """Put in what is on disk now. A manifest with errors leaves the tool of its name as it was."""
         name, tool, old = reading.name, reading.tool, self.current(reading.name)
         before = self._found.pop(name, [])
+        self.found += 1
         self._warned.pop(name, None)
         if reading.found:
             self._found[name] = list(reading.found)

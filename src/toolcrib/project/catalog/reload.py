@@ -47,7 +47,7 @@ class HotReload:
         external: ExternalTools,
         know: Callable[[Sequence[Tool]], None],
         reset: Callable[[], None],
-        trusted: Callable[[], int],
+        trusted: Callable[[], object],
         renew: Callable[[], None],
         report: Callable[[CatalogChange], None] | None = None,
     ) -> None:

@@ -1,177 +1,178 @@
-"""Search over a project's tools, with facets."""
+"""Search over a catalogue: the tools of the project's sources and the records of the user as one list."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from threading import RLock
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from toolcrib.core.toolset import Toolset
-from toolcrib.errors import ToolcribError, UsageError
+from toolcrib.bundles import ListedTool
+from toolcrib.errors import InvalidInput, ToolcribError
 from toolcrib.manifest import uncollected
-from toolcrib.project.catalog.pages import page_token, read_page_token
-from toolcrib.project.catalog.registry import ToolRegistry
-from toolcrib.project.catalog.stored_search import StoredSearch, asked
+from toolcrib.project.catalog.pages import Filter
 from toolcrib.search import (
-    Card,
-    Hit,
+    Found,
     HitPlace,
     IndexUnavailable,
     MarkedIndex,
     SearchedIndex,
     SearchEntry,
+    Wanted,
     find,
     suggest,
+    words_of,
 )
-from toolcrib.spec import Tool
+
+if TYPE_CHECKING:
+    from toolcrib.bundles.listing import Listing
+    from toolcrib.project.catalog.entries import Entries
+    from toolcrib.project.catalog.registry import ToolRegistry
+    from toolcrib.project.catalog.sources import Sources
+    from toolcrib.project.catalog.stored import StoredTools
+    from toolcrib.project.catalog.stored_search import StoredSearch
 
 T = TypeVar("T")
+_MOST_WORDS = 32
 
-_MOST_HITS = 256
-_MOST_TAGS = 50
+
+def asked(query: str, tags: Collection[str] = (), kinds: Collection[str] = ()) -> Wanted:
+    """Return the question that a text asks. Raises InvalidInput if there is no word in it."""
+    words = tuple(words_of(query)[:_MOST_WORDS])
+    if not words:
+        raise InvalidInput("a search needs at least one word", hint="`toolcrib list` shows every tool.")
+    return Wanted(words, tuple(tags), tuple(kinds))
 
 
 class Search:
-    """Finds tools of one project and of its user's bundles, as if they were one list.
+    """Finds tools. Those of sources are in an index of the project, in `folder` or in memory without one.
 
-    The index of the project is kept in `folder`, or in memory without one; `stored` returns that of the
-    bundles, None if there are none.
+    `records` returns the index of the user's records, None if there are none.
     """
 
     def __init__(
         self,
-        registry: ToolRegistry,
-        toolset: Toolset,
-        folder: Path | None,
-        stored: Callable[[], StoredSearch | None],
+        stored: StoredTools,
+        records: Callable[[], StoredSearch | None],
+        entries: Entries,
+        sources: Sources | None = None,
+        registry: ToolRegistry | None = None,
+        folder: Path | None = None,
     ) -> None:
-        self._registry, self._toolset, self._stored = registry, toolset, stored
+        self._stored, self._records, self._entries = stored, records, entries
+        self._sources, self._registry = sources, registry
         self._index = MarkedIndex(None if folder is None else folder / "search")
-        self._revision = -1
+        self._revision: object = None
+        self._off: tuple[object, tuple[str, ...]] = (None, ())
+        self._using = RLock()
 
     def find(
-        self,
-        query: str,
-        tags: Sequence[str],
-        kinds: Sequence[str],
-        limit: int,
-        page: str | None,
-        sees: Callable[[Tool], bool] | None,
-        facets: bool,
-    ) -> dict[str, Any]:
-        """Search as `Project.search`; `sees` returns True for a tool that the caller may see."""
-        wanted = asked(query, tags, kinds)
-        if not 1 <= limit <= _MOST_HITS:
-            raise UsageError(f"a page of {limit} hits", hint=f"Ask for 1 to {_MOST_HITS}.")
-        question = (wanted.words, sorted(tags), sorted(kinds))
-        after = None if page is None else HitPlace(*read_page_token(page, question, int, int))
-        unusable: set[str] = set()
-        while True:
-            found = self._ask(lambda parts: find(parts, wanted, limit, after), unusable, sees)
-            shown = [self._as_json(hit) for hit in found.hits]
-            bad = {hit.tool.key for hit, one in zip(found.hits, shown, strict=True) if one is None}
-            if not bad:
-                break
-            # Its manifest proves wrong only when it is shown: then the page is filled up with others.
-            unusable |= bad
-        answer: dict[str, Any] = {"hits": shown, "total": found.total}
-        if facets:
-            answer["facets"] = {
-                "tags": dict(found.tags.most_common(_MOST_TAGS)),
-                "kinds": dict(found.kinds.most_common()),
-            }
-        answer["next"] = page_token(question, [*found.hits[-1].place]) if found.more else None
-        return answer
+        self, wanted: Wanted, within: Filter, limit: int, after: HitPlace | None, use: Callable[[Found], T]
+    ) -> T:
+        """Search, and return what `use` makes of the hits while nothing changes them."""
+        nothing = Found([], more=False, total=0, every=lambda: iter(()))
+        return self._ask(lambda parts: use(find(parts, wanted, limit, after) if parts else nothing), within)
 
-    def suggest(self, question: str, limit: int, sees: Callable[[Tool], bool] | None) -> list[str]:
-        """Return the names of the tools that a question is about, as `Project.suggest`."""
-        cards = self._ask(lambda parts: suggest(parts, question, limit), set(), sees)
-        shown = [self._as_json(Hit(card, "", "", HitPlace(0, 0))) for card in cards]
-        return [one["name"] for one in shown if one is not None]
+    def suggest(self, question: str, limit: int, within: Filter) -> list[ListedTool]:
+        """Return the tools that a question is about, the best first."""
+        return self._ask(lambda parts: suggest(parts, question, limit), within)
+
+    def sync(self) -> None:
+        """Bring the indexes up to date."""
+        if self._sources is not None:
+            with self._using:
+                self._sync(self._sources)
+        if (records := self._records()) is not None:
+            records.sync()
 
     def close(self) -> None:
         """Close the index."""
         self._index.close()
 
-    def _ask(
-        self,
-        ask: Callable[[Sequence[SearchedIndex]], T],
-        unusable: set[str],
-        sees: Callable[[Tool], bool] | None,
-    ) -> T:
-        """Ask the indexes, brought up to date, about tools that are not unusable and that the caller sees."""
-
-        def hides(card: Card) -> bool:
-            # The index is shared by processes: it may hold a tool that is not, or no longer, in this list.
-            if card.key in unusable or card.key not in self._toolset:
-                return True
-            return sees is not None and not sees(self._toolset.get(card.key))
-
-        def unseen(found: StoredSearch) -> Callable[[Any], bool] | None:
-            return None if sees is None else lambda tool: not sees(found.seen(tool))
-
-        hidden = hides if sees or unusable else None
+    def _ask(self, ask: Callable[[Sequence[SearchedIndex]], T], within: Filter) -> T:
         # A broken index is made again once in its place, and then in memory.
         for again in (True, True, False):
             try:
-                found = self._stored()
-                with nullcontext(None) if found is None else found.part(unseen(found)) as stored:
-                    self._sync()
-                    own = SearchedIndex(self._index, self._index.cards.get, hidden, but=self._index.foreign)
-                    return ask([own, stored] if stored else [own])
+                with self._parts(within) as parts:
+                    return ask(parts)
             except IndexUnavailable as error:
                 if not again:
                     raise
                 self._index.forget(error)
-                if not error.busy and (found := self._stored()) is not None:
-                    found.repair(error)
+                if not error.busy and (records := self._records()) is not None:
+                    records.repair(error)
         raise AssertionError
 
-    def _sync(self) -> None:
-        revision = self._toolset.revision
-        if revision != self._revision or not self._index.is_current:
-            marks = self._registry.marks
-            with uncollected():
-                self._registry.settle_marks()
-                # A full name with a slash is a tool of a bundle, and those have an index of their own.
-                names = [name for name in self._toolset.names if "/" not in name]
-                known = {name: marks.get(name) or self._mark(name) for name in names}
-                self._index.sync(known, self._entry)
-            self._revision = revision
+    @contextmanager
+    def _parts(self, within: Filter) -> Iterator[list[SearchedIndex]]:
+        with ExitStack() as stack:
+            found = []
+            if self._sources is not None:
+                stack.enter_context(self._using)
+                self._sync(self._sources)
+            # Before the lock of the list is taken, which another writer of its index may need.
+            if (records := self._records()) is not None:
+                found.append(stack.enter_context(records.part(within)))
+            if self._sources is not None:
+                stack.enter_context(self._stored.lock)
+                found.append(self._own(self._stored.listing, within))
+            yield found
 
-    def _mark(self, name: str) -> list[Any]:
-        """Return the mark of a tool that is not from a manifest: the same in all processes that have it."""
-        entry = self._entry(name)
+    def _own(self, listing: Listing, within: Filter) -> SearchedIndex:
+        keys, is_on, with_key = self._index.keys, listing.is_on, listing.with_key
+
+        def card(rank: int) -> ListedTool | None:
+            tool = with_key(keys.get(rank, ""))
+            return tool if tool is not None and (within.include_disabled or is_on(tool)) else None
+
+        return SearchedIndex(
+            self._index,
+            card,
+            within.hides if within.sees is not None else None,
+            any_of=tuple(f"in:{id}" for id in within.bundles),  # noqa: A001 - the field's name
+            but=(*self._index.foreign, *(() if within.include_disabled else self._switched_off(listing))),
+        )
+
+    def _switched_off(self, listing: Listing) -> tuple[str, ...]:
+        """Return the keys of the tools of sources that are off."""
+        _, mark = listing.since(None)
+        if self._off[0] != (mark, listing.bundles):
+            off = (tool.key for tool in listing.tools() if tool.full and not listing.is_on(tool))
+            self._off = (mark, listing.bundles), tuple(off)
+        return self._off[1]
+
+    def _sync(self, sources: Sources) -> None:
+        assert self._registry is not None
+        revision = sources.revision
+        if revision == self._revision and self._index.is_current:
+            return
+        with uncollected():
+            self._registry.settle_marks()
+            every = (tool for tools in sources.tools().values() for tool in tools if not tool.fault)
+            by_key = {tool.key: tool for tool in every}
+            known = {key: self._mark(sources, tool) for key, tool in by_key.items()}
+            self._index.sync(known, lambda key: self._entry(by_key[key]))
+        self._revision = revision
+
+    def _mark(self, sources: Sources, tool: ListedTool) -> Sequence[Any]:
+        """Return the mark of a tool: the same in all processes that have it."""
+        assert self._registry is not None
+        mark = self._registry.marks.get(tool.name) if tool.bundle == sources.own.id else None
+        if mark:
+            return mark
+        entry = self._entry(tool)
         facts = () if entry is None else (*entry[:4], *entry.arguments)
         return [0, hashlib.sha256(repr(facts).encode(errors="backslashreplace")).hexdigest()]
 
-    def _entry(self, name: str) -> SearchEntry | None:
-        tool = self._tool(name)
-        if tool is None:
+    def _entry(self, listed: ListedTool) -> SearchEntry | None:
+        try:
+            tool = self._entries.tool(listed)
+        except ToolcribError:  # Its manifest has errors by now, and is reported where it is used.
             return None
         properties = tool.input_schema.get("properties")
         arguments = properties if isinstance(properties, dict) else ()
-        return SearchEntry((tool.name,), tool.kind, tool.tags, tool.description, arguments)
-
-    def _tool(self, name: str) -> Tool | None:
-        try:
-            return self._toolset.get(name)
-        except ToolcribError:  # its manifest has errors by now, and is reported where it is used
-            return None
-
-    def _as_json(self, hit: Hit) -> dict[str, Any] | None:
-        """Return a hit as JSON; None for a tool that proves unusable."""
-        if isinstance(hit.tool, Card):
-            self._registry.check(hit.tool.key)
-            tool = self._tool(hit.tool.key)
-            if tool is None:
-                return None
-            name, description = tool.name, tool.description
-        else:
-            stored = self._stored()
-            assert stored is not None
-            name, description = stored.described(hit.tool)
-        found = {"name": name, "kind": hit.tool.kind, "tags": list(hit.tool.tags)}
-        return {**found, "match": hit.match, "field": hit.field, "description": description}
+        return SearchEntry(
+            (tool.name,), tool.kind, tool.tags, tool.description, arguments, (f"in:{listed.bundle}",)
+        )

@@ -1,12 +1,11 @@
-"""The tools of the user's store of bundles, as tools of one project.
+"""The tools of the user's store of bundles, as tools of one project, and what a name means among all tools.
 
-Each has its full name, `bundle/slug@version`. A bundle is named by its slug, or by its id where an older
+A record has its full name, `bundle/slug@version`. A bundle is named by its slug, or by its id where an older
 bundle has that slug. A tool is read when it is first listed or called, and again after it has changed.
 """
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
@@ -15,12 +14,8 @@ from threading import RLock
 
 import msgspec
 
-from toolcrib.builtin.definition import BUILTIN_BUNDLE
-from toolcrib.builtin.names import NAMES, READER
-from toolcrib.builtin.table import builtin
-from toolcrib.bundles import BuiltIn, BundleRecord, Store, ToolRecord, entry_of
-from toolcrib.bundles.listing import ListedTool, Listing
-from toolcrib.core.bound import BoundTool
+from toolcrib.bundles import BundleRecord, ListedTool, SourceBundle, Store, ToolRecord, entry_of
+from toolcrib.bundles.listing import Listing
 from toolcrib.errors import (
     BundleDisabled,
     ConflictError,
@@ -32,54 +27,22 @@ from toolcrib.errors import (
 )
 from toolcrib.manifest import Diagnostic, Document, diagnostics_of
 from toolcrib.project.catalog.registry import ToolRegistry
+from toolcrib.project.tools.binding import missing_function
 from toolcrib.spec import Tool
 from toolcrib.spec.naming import parts_of, stored_name, wire_name
 from toolcrib.state import cache_folder
 
-BUNDLE_ID = "019b7a00-0000-7000-8000-000000000000"
-FUNCTIONS = {f"toolcrib.{name}": name for name in NAMES if name != READER}
-"""The function in a record to the name of the built-in tool. The reader needs no switch."""
-_MADE = "2026-01-01T00:00:00.000Z"
-
-
-def builtin_bundle() -> BuiltIn:
-    """Return the bundle. Its ids depend on names only, so switches outlast upgrades; all tools are off."""
-    bundle = BundleRecord(
-        id=BUNDLE_ID, slug=BUILTIN_BUNDLE, display_name="Built-in tools", created_at=_MADE, modified_at=_MADE
-    )
-    return BuiltIn(bundle, [_record(function, name) for function, name in FUNCTIONS.items()])
-
-
-def _record(function: str, name: str) -> ToolRecord:
-    tool = builtin(name)
-    return ToolRecord(
-        id=f"{BUNDLE_ID[:24]}{hashlib.sha256(name.encode()).hexdigest()[:12]}",
-        bundle_id=BUNDLE_ID,
-        slug=name.replace("_", "-"),
-        version="v1",
-        display_name=name,
-        description=tool.description,
-        tags=(BUILTIN_BUNDLE,),
-        # The word of the record format for a function of the program (`goFunc`).
-        type="go",
-        impl={"goFunc": function},
-        arg_schema=tool.input_schema,
-        is_enabled=False,
-        created_at=_MADE,
-        modified_at=_MADE,
-    )
-
-
 _REAP_EVERY_S = 24 * 3600.0
+_UNUSABLE = "Put it again, or delete it."
 
 
 class StoredTools:
     """Puts tools of the store into the registry under their full names. Safe for threads.
 
-    `know` is called with each tool before it can be used, `announce` when the list has changed. `reserved`
-    are names that no bundle gets, and `pinned` the full names that go before other versions. `registered`
-    returns True for a function that this process can call: a tool without its function counts as disabled.
-    `shipped` makes a built-in tool ready under its full name.
+    `know` is called with each tool before it can be used, `announce` when the list has changed. `sources`
+    returns the bundles beside those of the store, whose names no other bundle gets, and `pinned` are the full
+    names that go before other versions. `registered` returns True for a function that this process can call:
+    a tool without its function counts as disabled.
     """
 
     def __init__(
@@ -89,18 +52,15 @@ class StoredTools:
         know: Callable[[Sequence[Tool]], None],
         announce: Callable[[], None],
         *,
-        reserved: Collection[str] = (),
+        sources: Callable[[], Sequence[SourceBundle]] = tuple,
         pinned: Collection[str] = (),
-        built_in: Sequence[BuiltIn] = (),
         was_missing: bool = False,
         registered: Callable[[str], bool] = lambda _: True,
-        shipped: Callable[[str, str], BoundTool] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.data, self._built_in, self._clock, self._shipped = data, built_in, clock, shipped
-        self._registered = lambda name: name in FUNCTIONS or registered(name)
+        self.data, self._sources, self._clock, self._registered = data, sources, clock, registered
         self._registry, self._know, self._announce = registry, know, announce
-        self._reserved, self._pinned = frozenset(reserved), frozenset(pinned)
+        self._pinned = frozenset(pinned)
         self._store: Store | None = None
         self._listing: Listing | None = None
         self.lock = RLock()
@@ -119,13 +79,11 @@ class StoredTools:
 
     @property
     def store(self) -> Store:
-        """The store. Its folder is made here."""
-        if self._store is None:
-            built_in = self._built_in
-            if self._shipped is not None:
-                built_in = (builtin_bundle(), *built_in)
-            self._store = Store(self.data, built_in=built_in, clock=self._clock)
-        return self._store
+        """The store, with the bundles of sources."""
+        with self.lock:
+            if self._store is None:
+                self._store = Store(self.data, sources=self._sources(), clock=self._clock)
+            return self._store
 
     @property
     def listing(self) -> Listing:
@@ -151,8 +109,8 @@ class StoredTools:
                 return
             if self._listing.bundles is not self._bundles:
                 self._name_bundles(self._listing.bundles)
-            # At the first reading nothing of the store is in the registry yet.
-            self._unsettled = not first or self._was_missing
+            # At the first reading nothing of the store is in the registry yet, nor in a list without a store.
+            self._unsettled = not first or (self._was_missing and self.store.exists)
 
     def settle(self) -> None:
         """Take tools that have changed or are gone out of the registry, in the thread that uses it."""
@@ -170,15 +128,17 @@ class StoredTools:
         self._announce()
 
     def _name_bundles(self, bundles: Mapping[str, BundleRecord]) -> None:
+        sources = {one.id: one.name for one in self.store.sources.values()}
         # The oldest bundle of a slug has it, so a later one cannot take over the names of its tools.
-        taken = dict.fromkeys(self._reserved, "")
+        taken = dict.fromkeys((*sources.values(), *(one.slug for one in self.store.sources.values())), "")
         for bundle in sorted(bundles.values(), key=lambda one: (one.created_at, one.id)):
-            if bundle.soft_deleted_at is None:
+            if bundle.soft_deleted_at is None and bundle.id not in sources:
                 taken.setdefault(bundle.slug, bundle.id)
-        self._names = {
-            one.id: one.slug if taken.get(one.slug) == one.id else one.id for one in bundles.values()
-        }
-        self._ids = {name: id for id, name in self._names.items()}  # noqa: A001 - the field's name
+        stored = (one for one in bundles.values() if one.id not in sources)
+        self._names = {one.id: one.slug if taken.get(one.slug) == one.id else one.id for one in stored}
+        self._names |= sources
+        slugs = {one.slug: one.id for one in self.store.sources.values()}
+        self._ids = slugs | {name: id for id, name in self._names.items()}  # noqa: A001 - the field's name
         self._bundles = bundles
 
     # -- names -------------------------------------------------------------------------------------
@@ -188,10 +148,16 @@ class StoredTools:
         new = bundle_id if slug is None or slug in self._ids else slug
         return self._names.get(bundle_id, new)
 
-    def full_name(self, tool: ListedTool | ToolRecord) -> str:
+    def full_name(self, tool: ListedTool) -> str:
         """Return the name of a tool in the catalog."""
-        bundle = tool.bundle if isinstance(tool, ListedTool) else tool.bundle_id
-        return stored_name(self.bundle_name(bundle), tool.slug, tool.version)
+        return tool.full or stored_name(self.bundle_name(tool.bundle), tool.slug, tool.version)
+
+    def name_of(self, bundle_id: str, slug: str, version: str) -> str:
+        """Return the name of the tool at an address, also if there is none."""
+        with self.lock:
+            tool = self.listing.find(bundle_id, slug, version)
+            bundle = self.bundle_name(bundle_id)
+        return stored_name(bundle, slug, version) if tool is None else self.full_name(tool)
 
     def find(self, text: str) -> ListedTool | None:
         """Return the tool that `[BUNDLE/]NAME[@VERSION]` means; BUNDLE is the name of a bundle or its id.
@@ -206,13 +172,18 @@ class StoredTools:
         with self.lock:
             listing = self.listing
             id = None if bundle is None else self._ids.get(bundle, bundle)  # noqa: A001
-            if id is not None and version is not None:
+            if id is not None and version is not None and id not in self.store.sources:
                 return listing.find(id, slug, version)
-            found = [
+            named = [
                 tool
                 for tool in listing.tools()
-                if tool.slug == slug and id in (None, tool.bundle) and version in (None, tool.version)
+                if slug in (tool.slug, tool.name if tool.full else "")
+                and id in (None, tool.bundle)
+                and version in (None, tool.version)
             ]
+            # A tool of a source has a name of its own; its slug is one of several spellings.
+            exact = [tool for tool in named if slug == (tool.name if tool.full else tool.slug)]
+            found = exact or named
             if not found and bundle is None and version is None:
                 return self._with_wire_name(text)
             if len({tool.bundle for tool in found}) > 1:
@@ -248,13 +219,13 @@ class StoredTools:
         name, bundle = self.full_name(tool), self.listing.bundles.get(tool.bundle)
         if bundle is not None and not bundle.is_enabled:
             return BundleDisabled(f"the bundle of {name} is disabled", hint="Enable the bundle first.")
-        if not tool.enabled:
+        if not tool.fault and not tool.enabled:
             return ToolDisabled(f"{name} is disabled", hint="Enable the tool first.")
         if (why := self._broken.get(name)) is not None:
             return ConflictError(why)
-        if not self.listing.has_function(tool):
-            return self._fault(self.store.tool(tool.bundle, tool.slug, tool.version))
-        return None
+        if tool.fault:
+            return ToolUnavailable(f"{name}: {tool.fault}", hint=_UNUSABLE)
+        return None if self.listing.is_whole(tool) else missing_function(name, tool.function)
 
     # -- tools -------------------------------------------------------------------------------------
 
@@ -275,15 +246,9 @@ class StoredTools:
                 return None
             if tool is None or not self.listing.is_on(tool):
                 return None
-            self._bind(tool)
+            if not tool.full:
+                self._bind(tool)
             return self.full_name(tool)
-
-    def tool(self, name: str) -> Tool | None:
-        """Return the tool of a full name; None if it cannot be used."""
-        try:
-            return None if self.ready(name) is None else self._registry.bound(name).tool
-        except ToolcribError:
-            return None
 
     def definition(self, text: str, error: ToolcribError) -> Tool:
         """Return a tool that only lacks its function here. Raises `error` for any other."""
@@ -292,10 +257,16 @@ class StoredTools:
             listed = self.find(text)
             if listed is None or not isinstance(self._refusal(listed), ToolUnavailable):
                 raise error
-            record = self.store.tool(listed.bundle, listed.slug, listed.version)
-            tool, _, _ = tool_of(record, self._names[listed.bundle])
+            return self.definition_of(listed)
+
+    def definition_of(self, listed: ListedTool) -> Tool:
+        """Return the tool of a record, on or off. Raises ManifestError if it is no usable one."""
+        if listed.fault:
+            raise ManifestError(listed.fault, hint=_UNUSABLE)
+        record = self.store.tool(listed.bundle, listed.slug, listed.version)
+        tool, _, found = tool_of(record, self.bundle_name(listed.bundle))
         if tool is None:
-            raise error
+            raise ManifestError(found[0].message if found else "the record is not a tool", hint=_UNUSABLE)
         return tool
 
     def ready_all(self) -> None:
@@ -304,28 +275,14 @@ class StoredTools:
             listing = self.listing
             self.settle()
             for tool in listing.tools():
-                if listing.is_on(tool):
+                if not tool.full and listing.is_on(tool):
                     self._bind(tool)
 
-    def why_unavailable(self, record: ToolRecord) -> str | None:
-        """Return why a tool cannot be called here though it is enabled; None if it can.
-
-        Its function is not registered in this process, or its record is not a usable tool.
-        """
-        fault = self._fault(record)
-        return None if fault is None else fault.message
-
-    def _fault(self, record: ToolRecord) -> ToolcribError | None:
-        if record.bundle_id == BUNDLE_ID:
-            return None
-        tool, _, found = tool_of(record, self._names.get(record.bundle_id, record.bundle_id))
-        if tool is None:
-            return ManifestError(found[0].message if found else "the record is not a tool")
-        try:
-            self._registry.bind(tool).executor  # noqa: B018 - made on first use
-        except ToolcribError as error:
-            return error
-        return None
+    def why_unavailable(self, tool: ListedTool) -> str | None:
+        """Return why a record cannot be called here though it is enabled, as far as that is known."""
+        if tool.fault or self.listing.is_whole(tool):
+            return tool.fault or self._broken.get(self.full_name(tool))
+        return missing_function(tool.slug, tool.function).message
 
     def reap(self) -> None:
         """Once a day, remove bundles that were deleted long ago, and what killed processes have left."""
@@ -349,11 +306,6 @@ class StoredTools:
             return
         self._bound[name] = listed
         self._broken.pop(name, None)
-        if listed.bundle == BUNDLE_ID and self._shipped is not None:
-            bound = self._shipped(FUNCTIONS[listed.function], name)
-            self._know([bound.tool])
-            self._registry.put_stored(bound)
-            return
         record = self.store.tool(listed.bundle, listed.slug, listed.version)
         tool, document, found = tool_of(record, self._names[listed.bundle])
         if tool is None or document is None:

@@ -8,56 +8,28 @@ list in memory, so what is gone or disabled is never shown, even if the index is
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from threading import Lock
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from toolcrib.bundles.journal import Position
-from toolcrib.errors import UsageError
-from toolcrib.search import (
-    Found,
-    HitPlace,
-    IndexUnavailable,
-    SearchedIndex,
-    SearchEntry,
-    SearchIndex,
-    Update,
-    Wanted,
-    find,
-    words_of,
-)
-from toolcrib.spec import HttpExec, Tool
+from toolcrib.search import IndexUnavailable, SearchedIndex, SearchEntry, SearchIndex, Update
 from toolcrib.state import cache_folder
 
 if TYPE_CHECKING:
-    from toolcrib.bundles.listing import ListedTool, Listing, Mark
+    from toolcrib.bundles import ListedTool
+    from toolcrib.bundles.listing import Listing, Mark
+    from toolcrib.project.catalog.pages import Filter
     from toolcrib.project.catalog.stored import StoredTools
 
-_MOST_WORDS = 32
 _OFF = "off"
 """The label of tools that are disabled themselves."""
 _WAIT_S = 0.2
 """Seconds that a search waits for a process that writes the index; then it uses the index as it is."""
 _BUILD_S = 60.0
 """Seconds that a search waits for another process that makes the index for the first time."""
-
-
-class Filter(NamedTuple):
-    """Conditions for the tools of a search, as of `Bundles.search`."""
-
-    bundles: Collection[str]
-    include_disabled: bool
-    sees: Callable[[str], bool] | None
-
-
-def asked(query: str, tags: Collection[str] = (), kinds: Collection[str] = ()) -> Wanted:
-    """Return the question that a text asks. Raises UsageError if there is no word in it."""
-    words = tuple(words_of(query)[:_MOST_WORDS])
-    if not words:
-        raise UsageError("a search needs at least one word", hint="`toolcrib list` shows every tool.")
-    return Wanted(words, tuple(tags), tuple(kinds))
 
 
 class StoredSearch:
@@ -75,31 +47,9 @@ class StoredSearch:
         self._mark: Mark | None = None
         self._moved: dict[str, int] = {}
 
-    def find(self, wanted: Wanted, within: Filter, limit: int, after: HitPlace | None) -> Found:
-        """Search as `Bundles.search`."""
-        try:
-            return self._found(wanted, within, limit, after)
-        except IndexUnavailable as error:
-            self.repair(error)
-            return self._found(wanted, within, limit, after)
-
-    def _found(self, wanted: Wanted, within: Filter, limit: int, after: HitPlace | None) -> Found:
-        sees, name = within.sees, self._stored.full_name
-        hidden = None if sees is None else lambda tool: not sees(name(tool))
-        with self.part(hidden, within.bundles, within.include_disabled) as part:
-            return find([part], wanted, limit, after)
-
     @contextmanager
-    def part(
-        self,
-        hidden: Callable[[ListedTool], bool] | None,
-        bundles: Collection[str] = (),
-        include_disabled: bool = False,
-    ) -> Iterator[SearchedIndex]:
-        """Lend the index, brought up to date, to a search of these bundles.
-
-        `hidden` returns True for a tool that the caller may not see.
-        """
+    def part(self, within: Filter) -> Iterator[SearchedIndex]:
+        """Lend the index, brought up to date, to a search."""
         listing = self._refresh()
         # Held until the search has ended: its hits are looked up in `_by_rank`, which changes.
         with self._stored.lock:
@@ -111,29 +61,15 @@ class StoredSearch:
 
             def card(rank: int) -> ListedTool | None:
                 tool = by_rank.get(rank)
-                return tool if tool is not None and (include_disabled or is_on(tool)) else None
+                return tool if tool is not None and (within.include_disabled or is_on(tool)) else None
 
             yield SearchedIndex(
                 self.reader,
                 card,
-                hidden,
-                any_of=tuple(f"in:{id}" for id in bundles),  # noqa: A001 - the field's name
-                none_of=() if include_disabled else tuple(off),
+                within.hides if within.sees is not None else None,
+                any_of=tuple(f"in:{id}" for id in within.bundles),  # noqa: A001 - the field's name
+                none_of=() if within.include_disabled else tuple(off),
             )
-
-    def described(self, tool: ListedTool) -> tuple[str, str]:
-        """Return the full name and the description of a tool."""
-        return self._stored.full_name(tool), tool.description or tool.name
-
-    def seen(self, tool: ListedTool) -> Tool:
-        """Return the part of a tool that rules look at; all of one that has a manifest."""
-        name = self._stored.full_name(tool)
-        if tool.type == "native" and (found := self._stored.tool(name)) is not None:
-            return found
-        return Tool(
-            name, tool.description, tool.kind, {}, HttpExec("GET", ""), tags=tool.tags,
-            version=tool.version, bundle=name.partition("/")[0],
-        )  # fmt: skip
 
     def close(self) -> None:
         """Close the index."""
@@ -172,8 +108,11 @@ class StoredSearch:
         if changes is None:
             self._by_rank = {}
             # Tools that the index does not contain yet, those of `new`, come last: no other loses its rank.
-            changes = [(None, tool) for tool in sorted(listing.tools(), key=lambda one: one.key in new)]
+            stored = (one for one in listing.tools() if not one.full)
+            changes = [(None, tool) for tool in sorted(stored, key=lambda one: one.key in new)]
         for before, after in changes:
+            if any(one is not None and one.full for one in (before, after)):  # Of a source, in another index.
+                continue
             if before is not None:
                 rank = self._rank(before)
                 if (known := self._by_rank.get(rank)) is not None and _one(known) == _one(before):
@@ -228,12 +167,10 @@ class StoredSearch:
                 return None
             listing = self._stored.listing
             if changes is None:
-                tools, gone, moved = list(listing.tools()), [], {}
+                tools, gone, moved = [tool for tool in listing.tools() if not tool.full], [], {}
             else:
                 keys = {f"{one.bundle}/{one.file}" for one in changes if one.file is not None}
                 tools = [tool for key in keys if (tool := listing.with_key(key)) is not None]
-                if any(one.file is None for one in changes):
-                    tools += [tool for tool in listing.tools() if listing.bundles[tool.bundle].is_built_in]
                 # What has changed is taken out too, and comes back as it is now.
                 gone = [*keys, *(tool.key for tool in tools)]
                 self._follow(listing, keys)
@@ -289,6 +226,4 @@ def _entry(tool: ListedTool) -> SearchEntry:
     names: Sequence[str] = dict.fromkeys((tool.slug, tool.name)) if tool.name else (tool.slug,)  # type: ignore[assignment]
     labels = [f"in:{tool.bundle}", *(() if tool.enabled else (_OFF,))]
     labels += [_calls(tool.function)] if tool.function else []
-    return SearchEntry(
-        tuple(names), tool.kind, tool.tags, tool.description, tool.arguments, labels, tool.type
-    )
+    return SearchEntry(tuple(names), tool.kind, tool.tags, tool.description, tool.arguments, labels)

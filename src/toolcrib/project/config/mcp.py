@@ -11,7 +11,7 @@ import orjson
 
 from toolcrib.errors import ManifestError
 from toolcrib.manifest import SourceFiles, read
-from toolcrib.manifest.dialects.mcp_servers import KEYS, ServerSpec, read_server, read_servers
+from toolcrib.manifest.dialects.mcp_servers import KEYS, ServerSpec, read_server, read_servers, servers_key
 from toolcrib.project.config.reader import KeyPath, Reader
 from toolcrib.project.config.started import CommandLine
 from toolcrib.spec.record import record
@@ -26,6 +26,8 @@ class NamedServers:
     specs: tuple[ServerSpec, ...] = ()
     wrong: Mapping[str, str] = field(default_factory=dict)
     """Unusable entries of `.mcp.json` and why; the empty name means the whole file."""
+    notes: Mapping[str, str] = field(default_factory=dict)
+    """Server name to what its entry in `.mcp.json` says without effect here, or that it is disabled."""
     narrowing: Mapping[str, Any] = field(default_factory=dict)
     """Server name of `.mcp.json` to its permissions in `config.yml`."""
     shared: Any = None
@@ -50,18 +52,19 @@ class NamedServers:
             data = orjson.loads(raw)
         except orjson.JSONDecodeError as error:
             return replace(self, wrong={"": f"is not JSON: {error}"})
-        block = data.get("mcpServers") if isinstance(data, dict) else None
+        block = data.get(servers_key(data)) if isinstance(data, dict) else None
         if isinstance(block, dict):
             for name, permissions in self.narrowing.items():
                 if isinstance(block.get(name), dict):
                     block[name] = {**block[name], "permissions": permissions}
-        found, wrong = read_servers(data)
+        found, wrong, notes = read_servers(data, str(root))
         # The settings come first: they can narrow a server that `.mcp.json` shares with other clients.
         own = {spec.name for spec in self.specs}
         return replace(
             self,
             specs=(*self.specs, *(spec for spec in found if spec.name not in own)),
             wrong=wrong,
+            notes={name: text for name, text in notes.items() if name not in own},
             shared=block or None,
             # The zero byte divides it from the settings, so no other two files have the same bytes together.
             trusted_bytes=b"\0" + raw if block else b"",
@@ -92,9 +95,13 @@ def read_named_servers(reader: Reader, value: Any, at: KeyPath) -> NamedServers:
 
 
 def server_line(spec: ServerSpec, root: Path) -> CommandLine:
-    """Return the command line of a local server, as it is really started."""
+    """Return the command line of a local server, as it is really started but for a package of a launcher.
+
+    What was downloaded is no code of the project, wherever it is.
+    """
     from toolcrib.executors.mcp.process.local import started, unconfined_program
 
+    spec = replace(spec, resolved=None)
     launch = started(spec, str(root))[0]
     free = unconfined_program(spec, str(root))
     variables = tuple(launch.env.values()) if free else ()

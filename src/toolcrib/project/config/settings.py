@@ -53,7 +53,7 @@ from toolcrib.project.config.weakening import Weakening
 from toolcrib.spec import LEVELS, Level, Permissions, Retry
 from toolcrib.spec.model_provider import ModelProvider
 from toolcrib.spec.record import record
-from toolcrib.state import IN_FILE
+from toolcrib.state import IN_FILE, LEASE_S
 
 T = TypeVar("T")
 
@@ -160,6 +160,13 @@ class Config:
     """Attempts, including the first, of registered Python functions and of manifest tools that can safely be
     repeated: HTTP with GET, HEAD, OPTIONS, PUT or DELETE, and those with `annotations.idempotent: true`. All
     others make one attempt. A tool's own `retry` replaces it. More than the default waits for trust."""
+    calls_days: float = _setting("retention.calls_days", number(1, 36_500, whole=False), 30.0, None)
+    """The days that a durable call which belongs to no run is kept after its end."""
+    runs_days: float = _setting("retention.runs_days", number(1, 36_500, whole=False), 90.0, None)
+    """The days that a run is kept, with its calls, events and messages. While its session continues, a run
+    stays. The audit log is never cut."""
+    failed_days: float = _setting("retention.failed_days", number(1, 36_500, whole=False), 180.0, None)
+    """The same for runs that failed, if it is more."""
     roots: tuple[RootFolder, ...] = _setting("roots", read_roots, (), None)
     """The folders of built-in tools by name, the first of which is where relative paths begin: a path that is
     only read, or `{path: PATH, write: true}`. Not set: the project, read-only."""
@@ -198,6 +205,9 @@ class Config:
     """Further tools, in [another format](formats.md#sources) than `tool.yml`: a folder (`dir`) or a file
     (`file`), its `dialect`, and `permissions` for programs and files of these tools: `network`, `fs.read` (by
     default the project), `fs.write`. A source outside of the project waits for trust."""
+    lease_s: float = _setting("workers.lease_s", number(5, 3600, whole=False), LEASE_S, None)
+    """Seconds after which a process on another machine that is silent counts as dead, and its calls are
+    taken over, from 5 to 3,600. On one machine a dead process is seen at once."""
     document: Document | None = field(default=None, compare=False, repr=False)
     """The file they come from; None for settings that a program made itself."""
     started: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
@@ -237,6 +247,17 @@ class Config:
         # A name with `#` is only the number of a rule, and would be refused when this is read again.
         unnamed = [{k: v for k, v in one.items() if k != "name" or v[0] != "#"} for one in rules]
         return {"default": self.policy_default, "rules": unnamed}
+
+    def as_written(self) -> dict[str, Any]:
+        """Return every setting by its name, as the file has it; None for one that is not there."""
+        data = None if self.document is None else self.document.data
+        return {key: _value(data, key) for key in KEYS}
+
+    def teams(self, root: Path) -> list[Path]:
+        """Return where the project's team files may be: `team.yaml`, and the files of its sources."""
+        files = (place_of(one, root) for one in self.sources if one.is_file)
+        inside = (path for path in files if path.is_relative_to(root))
+        return list(dict.fromkeys((root / "team.yaml", *inside)))
 
     def since(self, ledger: Ledger) -> Config:
         """Return the same with the rules that this user has accepted."""

@@ -6,7 +6,7 @@ Where the settings allow that channel, the user of the calling client is asked t
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +29,7 @@ from toolcrib.guard import (
     may_decide,
     shown,
 )
+from toolcrib.manifest.kinds import is_served
 from toolcrib.project.config.policy import check_channel
 from toolcrib.project.config.settings import Config
 from toolcrib.project.control.steps import OWN
@@ -63,7 +64,9 @@ class ApprovalService:
     """The approvals of one project, for every interface.
 
     `find` returns a tool by name (or raises NotFoundError, ManifestError), `mask` masks secrets in a JSON
-    value. The settings say through which channels a person may approve; every channel may deny.
+    value. The settings say through which channels a person may approve; every channel may deny. `wake` lets
+    the stored calls go on that wait for what was decided. `complete` is False where the code of a Python file
+    has not run: then its next call compares what was approved.
     """
 
     def __init__(
@@ -74,9 +77,12 @@ class ApprovalService:
         audit: AuditLog,
         mask: Callable[[Any], Any],
         config: Config,
+        wake: Callable[[], object] = lambda: None,
+        *,
+        complete: bool = True,
     ) -> None:
-        self.approvals = approvals
-        self._find, self._trust = find, trust
+        self.approvals, self._wake = approvals, wake
+        self._find, self._trust, self._complete = find, trust, complete
         self._audit, self._mask, self._config = audit, mask, config
 
     def list(
@@ -183,6 +189,8 @@ class ApprovalService:
                 hint="Make the call again: it then asks about the tool as it is now.",
                 details={"approval": approval.id},
             )
+        if arguments is not None and tool is None:
+            raise ConflictError(f"{approval.tool} is not known here, so its arguments cannot be changed")
         edited = None if arguments is None or tool is None else canonical(_checked(tool, arguments))
         # Unchanged arguments are not an edit: an edit can only be approved once, and is written down as one.
         if edited == approval.arguments:
@@ -195,6 +203,7 @@ class ApprovalService:
         except ToolcribError:
             self.approvals.void(id)  # A decision that cannot be written down does not count.
             raise
+        self._wake()
         return self._sheet(done, tool)
 
     def deny(
@@ -214,6 +223,7 @@ class ApprovalService:
         # Not taken back if the log cannot be written, as an approval is: a denial lets nothing run.
         done = self.approvals.deny(id, by, note, hold_s, seal=seal)
         self._record("TOOL_DENIED", done, approver=by, channel=channel, note=note)
+        self._wake()
         return self._sheet(done, None)
 
     def revoke(self, id: str, by: str, *, channel: str = "program") -> Grant:  # noqa: A002 - the field's name
@@ -226,11 +236,17 @@ class ApprovalService:
         self._audit.record("APPROVAL_REVOKED", **fields, answer=grant.answer, scope=grant.scope)
         return grant
 
-    def settle(self, rows: Sequence[Trusted], by: str, channel: str) -> None:
+    def settle(self, rows: Sequence[Trusted], by: str, channel: str, revoked: Collection[str] = ()) -> None:
         """Answer the calls that wait for trust in these: those about this version go on, others are void.
 
-        Those of a server's tool that still waits are left as they are.
+        Those of a server's tool that still waits are left as they are. Approvals that trust gave in a
+        subject of `revoked`, or in any if that is `all`, end too if no call has used them.
         """
+        for sheet in self.list("approved", _MOST_SETTLED) if revoked else ():
+            one = sheet.approval
+            given = {"all", f"tool:{one.tool}", f"server:{one.bundle}"}
+            if one.rule == TRUST and given.intersection(revoked):
+                self.void(one.id, "its trust was revoked")
         subjects = {(row.subject, row.bundle): row.digest for row in rows}
         servers = {row.subject for row in rows}
         for sheet in self.list("pending", _MOST_SETTLED):
@@ -248,11 +264,12 @@ class ApprovalService:
             with suppress(ConflictError, NotFoundError):  # Another process has decided it meanwhile.
                 self._record("TOOL_APPROVED", one, approver=by, channel=channel, scope="once")
                 self.approvals.approve(one.id, by)
+        self._wake()
 
-    def void(self, id: str) -> Approval:  # noqa: A002 - the field's name
-        """End the approval of a tool that has changed, and write that down."""
+    def void(self, id: str, why: str = "the tool has changed") -> Approval:  # noqa: A002 - the field's name
+        """End an approval, and write down why."""
         approval = self.approvals.void(id)
-        self._record("APPROVAL_VOID", approval, reason="the tool has changed")
+        self._record("APPROVAL_VOID", approval, reason=why)
         return approval
 
     def _tool(self, approval: Approval) -> Tool | None:
@@ -265,7 +282,9 @@ class ApprovalService:
 
     def _is_same(self, approval: Approval, tool: Tool | None) -> bool:
         """Return True if the tool is still the one that was to be called."""
-        return tool is not None and self._trust.digest_of(tool) == approval.tool_digest
+        if tool is None:
+            return not self._complete
+        return self._trust.digest_of(tool) == approval.tool_digest
 
     def _sheet(self, approval: Approval, tool: Tool | None) -> ApprovalSheet:
         document = approval.as_dict()
@@ -299,7 +318,7 @@ def _maker(tool: Tool, creator: str | None) -> str:
         return f"the agent {creator}"
     if tool.source is not None:
         return "a person, in the file " + tool.source.path
-    return f"the MCP server {tool.bundle}" if tool.kind == "mcp" else "the program that serves it"
+    return f"the MCP server {tool.bundle}" if is_served(tool) else "the program that serves it"
 
 
 def _runs(name: str, log: Path) -> tuple[int, str | None]:

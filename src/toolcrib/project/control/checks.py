@@ -12,7 +12,8 @@ from toolcrib.core.context import Context
 from toolcrib.core.controls import Proceed
 from toolcrib.errors import ApprovalRequired, ConflictError, ToolDisabled
 from toolcrib.guard import Decision, Pinned, Policy, Rules, Snapshots, Tokens, ToolDigest
-from toolcrib.manifest import kind_of
+from toolcrib.manifest.kinds import is_function, kind_of
+from toolcrib.project.control.switches import Switches
 from toolcrib.project.integrity.pins import Pins
 from toolcrib.spec import Caller, Result, Tool
 
@@ -28,8 +29,10 @@ def builtin_off(name: str) -> ToolDisabled:
 class AccessControl:
     """Decides by the rules of one project and by the token that a call carries."""
 
-    def __init__(self, rules: Rules, tokens: Tokens) -> None:
-        self._policy, self._tokens = Policy(rules), tokens
+    def __init__(self, rules: Rules, tokens: Tokens, switches: Switches) -> None:
+        self._policy, self._tokens, self._switches = Policy(rules), tokens, switches
+        self.needs_hints = any(rule.annotations is not None for rule in rules.rules)
+        """True if a rule looks at more of a tool than its name, bundle and tags."""
         self._has_rules = bool(rules.rules) or rules.default != "allow"
         self.only_for: dict[str, set[str]] = {}
         """Built-in tool to the callers that it is on for, where it is not on for everybody."""
@@ -66,7 +69,8 @@ class AccessControl:
         return self._policy.admit(tool, caller, identity) if self._has_rules or identity is not None else None
 
     def authorise(self, ctx: Context) -> None:
-        """Do the same for a call on its way."""
+        """Do the same for a call on its way, and refuse one of a tool that was switched off."""
+        self._switches.require_on(ctx.bound.tool)
         if self.only_for or self._has_rules or ctx.identity is not None:
             ctx.decision = self.admit(ctx.bound.tool, ctx.caller, ctx.identity)
 
@@ -106,8 +110,8 @@ class ApprovedCode:
 
         Functions of the program and the tools that its user keeps in bundles are not pinned.
         """
-        tool, source = ctx.bound.tool, ctx.bound.tool.source
-        if (source is not None and not source.stored) or tool.kind == "mcp":
+        tool = ctx.bound.tool
+        if not tool.is_stored and not is_function(tool):
             self._pins.require(tool, lambda: self.digest(ctx))
 
     def require_approved(self, ctx: Context) -> None:

@@ -8,15 +8,17 @@ from typing import Any
 from toolcrib.builtin.names import READER
 from toolcrib.core.context import Context
 from toolcrib.core.controls import Proceed
+from toolcrib.core.decision import goes_on
 from toolcrib.errors import (
     AuditUnavailable,
+    Cancelled,
     DeniedError,
     InvalidInput,
     RateLimited,
     SecretMissing,
     UnavailableError,
 )
-from toolcrib.guard import AuditLog, MaskingFilter, Redactor, encode_field, encode_fields, resolve
+from toolcrib.guard import AuditLog, Ledger, MaskingFilter, Redactor, encode_field, encode_fields, resolve
 from toolcrib.spec import Caller, Result, SecretSource, Tool
 from toolcrib.spec.calls.caller import OWN_CALLERS
 from toolcrib.spec.calls.content import Content, data_of
@@ -96,8 +98,8 @@ _NOT_ENFORCED = ("missing", "unprotected", "replaced", "exceeded")
 class CallAudit:
     """Writes the calls of one project into its audit log, with secrets masked."""
 
-    def __init__(self, log: AuditLog, secrets: SecretsStep) -> None:
-        self._log, self._secrets = log, secrets
+    def __init__(self, log: AuditLog, secrets: SecretsStep, ledger: Ledger) -> None:
+        self._log, self._secrets, self._ledger = log, secrets, ledger
 
     def ensure(self, _ctx: Context) -> None:
         """Refuse the call if the log cannot be written: `AuditUnavailable`."""
@@ -113,16 +115,21 @@ class CallAudit:
     def record(self, ctx: Context, result: Result) -> None:
         """Write one line: TOOL_EXECUTED, TOOL_REFUSED, TOOL_WAITS or TOOL_REPLAYED."""
         refused, caller, error = was_refused(ctx, result), encode_field("caller", ctx.caller), result.error
-        status = "success" if result.status == "ok" else "refused" if refused else result.status
+        waits = result.status == "pending" or (refused and ctx.stored and error and goes_on(error))
+        status: str = "success" if result.status == "ok" else "refused" if refused else result.status
         code, event = "", "TOOL_REFUSED" if refused else "TOOL_EXECUTED"
+        if ctx.created:
+            self._ledger.note_created(ctx.tool, ctx.created)
         if error is not None:
             mechanism = error.details.get("mechanism")
             named = {"mechanism": mechanism} if refused and isinstance(mechanism, str) else {}
             code = encode_fields({"code": error.code, **named})
         if ctx.replayed:
             event = "TOOL_REPLAYED"
-        elif result.status == "pending":
-            event = "TOOL_WAITS"
+        elif waits:
+            event, status = "TOOL_WAITS", "pending"
+        elif ctx.stored and isinstance(error, Cancelled):
+            status, code = "interrupted", ""
         ended = f" status={status}{code}{caller} ms={result.duration_ms:.3f}{_facts(ctx, result)}"
         if ctx.start_line is None:
             self._log.append(event, self._encode(ctx) + ended)
@@ -167,7 +174,7 @@ def _ids(ctx: Context) -> str:
 def _facts(ctx: Context, result: Result) -> str:
     """Return the call's id, sandbox and approval as they are written."""
     details, permit = result.details if result.error is None else result.error.details, ctx.permit
-    if not details and permit is None:
+    if not details and permit is None and not ctx.created:
         if ctx.start_line is not None:
             return ctx.start_line[2]
         return "" if ctx.call_id is None else _ids(ctx)
@@ -175,6 +182,8 @@ def _facts(ctx: Context, result: Result) -> str:
     if details and isinstance(sandbox := details.get("enforcement"), dict):
         fields["sandbox"] = sandbox.get("level")
         fields |= {f"sandbox_{name}": sandbox[name] for name in _NOT_ENFORCED if sandbox.get(name)}
+    if ctx.created:
+        fields["created"] = list(ctx.created)
     if permit is not None:
         fields.update(approval=permit.approval_id, approver=permit.approver, edited=permit.edited)
     elif ctx.started == 0 and details and isinstance(approval := details.get("approval"), str):

@@ -7,8 +7,10 @@ those that mask and keep what is in a call are in `records`.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -17,8 +19,10 @@ from toolcrib.core.context import Context
 from toolcrib.core.controls import Controls, Proceed, needs_approval
 from toolcrib.core.decision import RetryAfter, SnoozeFor
 from toolcrib.core.results import Mask, mask_result
-from toolcrib.errors import ApprovalRequired, Cancelled, RateLimited
+from toolcrib.errors import ApprovalRequired, Cancelled, NotTrusted, RateLimited
 from toolcrib.guard import Approval, Ask, AuditLog, Permit, canonical
+from toolcrib.guard.folders import HiddenFolders
+from toolcrib.manifest.touches import may_touch
 from toolcrib.project.control.checks import AccessControl, ApprovedCode
 from toolcrib.project.control.records import CallAudit, KeptOutputs, SecretsStep, was_refused
 from toolcrib.project.control.store import DecisionStore
@@ -28,8 +32,8 @@ from toolcrib.project.setup import Setup
 from toolcrib.project.trust.trust import TRUST, ProjectTrust
 from toolcrib.spec import Call, Limits, Result, Tool
 from toolcrib.spec.record import record
-from toolcrib.spec.tools.tool import HINT_ASKED, may_touch
-from toolcrib.state import ask, take, user_name
+from toolcrib.spec.tools.tool import HINT_ASKED
+from toolcrib.state import ask, cache_home, take, user_name
 
 OWN = "approval.required"
 """The name of the rule by which a tool itself needs approval."""
@@ -40,8 +44,7 @@ _OF_THE_CALL = ("once", "arguments")
 class ProjectSteps:
     """The steps of one project. `controls` is what its call path takes.
 
-    `parts` returns the tools that a tool calls, `find` the tool of a name. `whole`: the program that opened
-    the project accepts everything in it.
+    `parts` returns the tools that a tool calls, `find` the tool of a name.
     """
 
     def __init__(
@@ -50,25 +53,33 @@ class ProjectSteps:
         store: DecisionStore,
         parts: Callable[[Tool], Sequence[Tool]],
         find: Callable[[str], Tool],
-        *,
-        whole: bool,
     ) -> None:
         self.store = store
         config, log, root = setup.config, setup.audit, setup.place.root
         self.fingerprints = fingerprints = Fingerprints(root, parts)
         fingerprint = fingerprints.of
-        self.pins = pins = Pins(root, fingerprint, config.started)
+        # The lock of a project above a file pins nothing of the file.
+        lock = root if setup.place.file is None else setup.place.home
+        self.pins = pins = Pins(lock, fingerprint, config.started)
         code = ApprovedCode(fingerprint, setup.snapshots, pins)
         limits = Limits(calls_per_minute=config.calls_per_minute, concurrent_calls=config.concurrency)
-        self.access = AccessControl(config.policy, store.tokens)
+        vault, home = setup.vault, os.environ.get("HOME")
+        self.folders = HiddenFolders(
+            {root: ".", vault.data: "…", cache_home(): "…", Path(home) if home else None: "~"}
+        )
+        self.access = AccessControl(config.policy, store.tokens, store.switches)
         self.secrets = SecretsStep(setup.secrets)
         mask = self.secrets.mask
-        self.trust = trust = ProjectTrust(setup, fingerprints, find, pins, mask, whole=whole)
+        self.trust = trust = ProjectTrust(setup, fingerprints, find, pins, mask)
         self.plan: Callable[[Call], dict[str, Any]] = lambda _: {}
         """Returns the plan of a dry run."""
-        audit = CallAudit(log, self.secrets)
+        self.count: Callable[[Context, Result], None] = lambda _ctx, _result: None
+        """Counts a call that has ended."""
+        self._audit = audit = CallAudit(log, self.secrets, trust.ledger)
         self.outputs = KeptOutputs(setup.vault)
-        self.approval = ApprovalStep(self.access, trust, store, code, log, self.secrets)
+        command = f"toolcrib approvals approve --last{setup.place.option}"
+        last = command if "cli" in config.approval_channels else ""
+        self.approval = ApprovalStep(self.access, trust, store, code, log, self.secrets, last)
         self.controls = Controls(
             visible=self.access.visible,
             authorise=(self.access.authorise, trust.require_project),
@@ -85,9 +96,14 @@ class ProjectSteps:
             plan=lambda ctx: self.plan(ctx),  # noqa: PLW0108 - set below
             start=audit.start,
             mask=mask,
+            hide=self.folders.hide,
             keep=self.outputs.keep,
-            record=audit.record,
+            record=self._record,
         )
+
+    def _record(self, ctx: Context, result: Result) -> None:
+        self.count(ctx, result)
+        self._audit.record(ctx, result)
 
 
 class IdempotencyStep:
@@ -163,11 +179,11 @@ class RateStep:
 
     def __call__(self, proceed: Proceed) -> Proceed:
         """Put this step before the rest of the path."""
-        every_tool = _is_rated(self._limits)
+        every_tool = self._limits.are_rates
 
         def step(ctx: Context) -> Awaitable[Result]:
             limits = ctx.bound.tool.limits
-            is_limited = every_tool or _is_rated(limits)
+            is_limited = every_tool or limits.are_rates
             return self._limited(ctx, limits, proceed) if is_limited else proceed(ctx)
 
         return step
@@ -187,10 +203,6 @@ class RateStep:
             await ask(self._store.state, lease.release)
 
 
-def _is_rated(own: Limits) -> bool:
-    return (own.calls_per_minute, own.min_interval_ms, own.concurrent_calls) != (None, None, None)
-
-
 def _smaller(*limits: int | None) -> int | None:
     return min((limit for limit in limits if limit is not None), default=None)
 
@@ -205,7 +217,11 @@ class Question:
 
 
 class ApprovalStep:
-    """Lets a call through once a person has answered every question about it."""
+    """Lets a call through once a person has answered every question about it.
+
+    `last` is the command that approves the newest call that waits; empty where the project takes no approval
+    on the command line.
+    """
 
     def __init__(
         self,
@@ -215,10 +231,11 @@ class ApprovalStep:
         code: ApprovedCode,
         log: AuditLog,
         secrets: SecretsStep,
+        last: str,
     ) -> None:
         self._access, self._trust = access, trust
         self._store, self._code, self._log = store, code, log
-        self._secrets = secrets
+        self._secrets, self._last = secrets, last
 
     def __call__(self, proceed: Proceed) -> Proceed:
         """Put this step before the rest of the path."""
@@ -297,11 +314,7 @@ class ApprovalStep:
         approvals = self._store.approvals
         asked = self._asked(ctx, question)
         while True:
-            if ctx.bound.tool.permissions.secrets:
-                found = await ask(self._store.state, lambda: approvals.about(asked))
-                # Else the call that is refused for its missing secret would have used up the approval.
-                if found and all(grant.answer == "approved" for grant in found):
-                    self._secrets.require(ctx.bound.tool)
+            await self._require_able(ctx, question, asked)
             try:
                 # Again after each wait: only this uses up an approval; another call may be faster.
                 answer = await ask(self._store.state, lambda: approvals.seek(asked))
@@ -317,15 +330,30 @@ class ApprovalStep:
                 return None
             if ctx.wait != "raise":
                 ctx.waits(answer.id, answer.reason)
-            if ctx.wait == "pending":
-                return Result("pending", details=_details(answer), call_id=ctx.identify())
+            if ctx.wait == "pending" or ctx.may_be_stored:
+                return Result("pending", details=self._details(ctx, answer), call_id=ctx.identify())
             if ctx.wait == "raise":
-                raise _refusal(ctx, answer)
+                raise self._refusal(ctx, answer)
             decided = await approvals.wait(answer.id)
             if decided.status in ("expired", "void"):
-                raise _refusal(ctx, decided)
+                raise self._refusal(ctx, decided)
             # Days may have passed: what was asked about must be what runs.
             self._code.require_same(ctx)
+
+    async def _require_able(self, ctx: Context, question: Question, asked: Ask) -> None:
+        """Refuse a call that could not run if it were approved, or that is for another machine.
+
+        A stored call asks nobody for trust: another worker may have the tool as it is trusted.
+        """
+        may_be_elsewhere = ctx.single and question.rule == TRUST
+        if not (may_be_elsewhere or ctx.bound.tool.permissions.secrets):
+            return
+        found = await ask(self._store.state, lambda: self._store.approvals.about(asked))
+        if may_be_elsewhere and not found:
+            raise NotTrusted(question.reason, hint=f"To accept it: toolcrib trust {ctx.tool}")
+        # Else the call that is refused for its missing secret would have used up the approval.
+        if found and all(grant.answer == "approved" for grant in found):
+            self._secrets.require(ctx.bound.tool)
 
     def _asked(self, ctx: Context, question: Question) -> Ask:
         assert isinstance(ctx.arguments, Mapping)
@@ -346,23 +374,27 @@ class ApprovalStep:
             durable=ctx.single,
         )
 
+    def _refusal(self, ctx: Context, approval: Approval) -> ApprovalRequired:
+        details = self._details(ctx, approval)
+        error = needs_approval(ctx.bound, approval.reason, details.pop("hint", HINT_ASKED))
+        error.details.update(details)
+        if approval.rule == TRUST:
+            error.message = f"{approval.tool} waits for trust: {approval.reason}"
+        if approval.status in ("expired", "void"):
+            late = approval.status == "expired"
+            why = "nobody decided in time" if late else "the tool has changed meanwhile"
+            error.message = f"{approval.tool} was not approved: {why}"
+            error.hint = "Make the call again to ask again."
+        return error
 
-def _refusal(ctx: Context, approval: Approval) -> ApprovalRequired:
-    error = needs_approval(ctx.bound, approval.reason, HINT_ASKED)
-    error.details.update(_details(approval))
-    if approval.rule == TRUST:
-        error.message = f"{approval.tool} waits for trust: {approval.reason}"
-        error.hint = error.details.pop("hint")
-    if approval.status in ("expired", "void"):
-        why = "nobody decided in time" if approval.status == "expired" else "the tool has changed meanwhile"
-        error.message = f"{approval.tool} was not approved: {why}"
-        error.hint = "Make the call again to ask again."
-    return error
-
-
-def _details(approval: Approval) -> dict[str, Any]:
-    found = approval.as_dict()
-    details = {"approval": approval.id, **{name: found[name] for name in ("status", "reason", "expires_at")}}
-    if approval.rule == TRUST:
-        details["hint"] = f"A person has to accept it: toolcrib trust {approval.tool}"
-    return details
+    def _details(self, ctx: Context, approval: Approval) -> dict[str, Any]:
+        found = approval.as_dict()
+        details = {
+            "approval": approval.id,
+            **{name: found[name] for name in ("status", "reason", "expires_at")},
+        }
+        if approval.rule == TRUST:
+            details["hint"] = f"A person has to accept it: toolcrib trust {approval.tool}"
+        elif self._last and ctx.caller == "cli" and ctx.identity is None:  # All others may be models.
+            details["hint"] = f"Approve it: {self._last}. Then make the same call again."
+        return details

@@ -6,10 +6,13 @@ trusted project may name one too, but never for decisions: those stay in the use
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from toolcrib.errors import StateUnavailable
 from toolcrib.guard import Approvals, Rates, RecordedCalls, Tokens
 from toolcrib.project.config.settings import Config
+from toolcrib.project.control.switches import Switches
 from toolcrib.project.root import Place
 from toolcrib.state import (
     IN_FILE,
@@ -28,6 +31,8 @@ from toolcrib.state.shared import shared_property
 
 if TYPE_CHECKING:
     from toolcrib.runs.sessions import DurableRuns
+
+_DECISIONS = "grants.db"
 
 
 class DecisionStore:
@@ -65,17 +70,32 @@ class DecisionStore:
         return self._project_database(durable=True)
 
     @shared_property
-    def approvals(self) -> Approvals:
-        """Calls that wait for a person, and the decisions of people."""
+    def decisions(self) -> tuple[Database, bytes | None]:
+        """The database with the decisions of people, and the key that signs them there, if they need one."""
         # A server that only the project names may belong to whoever wrote its settings: no decision is kept
         # there.
         if self._server is not None and self._users_own is not None:
-            grants: Database = self._opened(PostgresDatabase(self._server, "grants", VAULT_GRANTS))
-            key = self._vault.key()
-        else:
-            grants, key = self._opened(SqliteDatabase(self._vault.folder / "grants.db", VAULT_GRANTS)), None
+            return self._opened(PostgresDatabase(self._server, "grants", VAULT_GRANTS)), self._vault.key()
+        return self._opened(SqliteDatabase(self._vault.folder / _DECISIONS, VAULT_GRANTS)), None
+
+    @property
+    def has_decisions(self) -> bool:
+        """True if `decisions` may be read without making or reaching what this process does not use yet."""
+        if self._server is not None and self._users_own is not None:
+            return bool(self._open)
+        return (self._vault.path / _DECISIONS).exists()
+
+    @shared_property
+    def approvals(self) -> Approvals:
+        """Calls that wait for a person, and the decisions of people."""
+        grants, key = self.decisions
         ttl_s = self._config.approval_ttl_hours * 3600
         return Approvals(self.state, grants, clock=self._clock, ttl_s=ttl_s, key=key)
+
+    @shared_property
+    def switches(self) -> Switches:
+        """The switches of tools that are no records: of the project, of servers, the built-in ones."""
+        return Switches(self, self._vault)
 
     @shared_property
     def rates(self) -> Rates:
@@ -93,9 +113,16 @@ class DecisionStore:
         from toolcrib.runs import DurableCalls, dispatcher_for
         from toolcrib.runs.sessions import durable_runs
 
-        calls = DurableCalls(self.state, dispatcher=dispatcher_for(self.state))
+        lease_s = self._config.lease_s
+        calls = DurableCalls(self.state, lease_s=lease_s, dispatcher=dispatcher_for(self.state, lease_s))
         calls.room = lambda asker: self.approvals.room(asker)  # noqa: PLW0108 - they are opened when asked
         return durable_runs(calls)
+
+    def wake_decided(self) -> None:
+        """Let the stored calls go on whose approval was decided; without it a worker does that soon."""
+        with suppress(StateUnavailable):
+            if self.state.rows("SELECT 1 FROM approvals WHERE wakes = 1 AND status <> 'pending' LIMIT 1"):
+                self.runs.calls.wake_decided()
 
     def close(self) -> None:
         """Close the files and connections; the next use opens them again."""

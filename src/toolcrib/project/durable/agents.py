@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from toolcrib.builtin.names import NAMES
-from toolcrib.errors import ConflictError, DeniedError
+from toolcrib.core.bound import Bound
+from toolcrib.errors import DeniedError
 from toolcrib.manifest import Diagnostic, Document, SourceFiles
 from toolcrib.project.durable.calls import ProjectCalls
 from toolcrib.project.durable.trusted_files import TrustedFiles
@@ -17,43 +18,29 @@ from toolcrib.project.integrity.fingerprints import FileUse, as_trusted
 from toolcrib.project.root import Place
 from toolcrib.project.tools.builtins import Builtins
 from toolcrib.project.trust.trust import ProjectTrust
-from toolcrib.runs import worker_name
-from toolcrib.runs.agents import Agent, AgentSteps, AgentTools, Models, check_agents, read_agent
-from toolcrib.runs.sessions import ClaimedRun, DurableRuns, run_entry
-from toolcrib.runs.workflows import WORKFLOW_PROVIDER, WorkflowSteps
-from toolcrib.spec import Caller, Tool
+from toolcrib.runs.agents import Agent, AgentTools, check_agents, read_agent, read_all
+from toolcrib.runs.sessions import ClaimedRun
+from toolcrib.spec import Call, Caller, Tool
 
 MADE = "agent:"
 """The beginning of an agent's name among the names of what agents have made."""
-# Files are read for each use, but parsed only if path or bytes differ from the last time.
-_read = lru_cache(maxsize=256)(read_agent)
 
 
 class ProjectAgents(TrustedFiles[Agent]):
-    """The agents in files, and those that a program adds."""
+    """The agents in files and in the maps `agents:` of team files, and those that a program adds."""
 
     kind = "agent"
 
-    def __init__(self, place: Place, files: SourceFiles, trust: ProjectTrust) -> None:
-        super().__init__(place.agents, files, trust, _read)
-        self._added: dict[str, Agent] = {}
+    def __init__(self, place: Place, teams: Sequence[Path], files: SourceFiles, trust: ProjectTrust) -> None:
+        super().__init__(place.agents, files, trust, read_agent)
+        self._teams = teams
 
     def _as_tool(self, one: Agent, document: Document) -> Tool:
         use = FileUse(one.tools, tuple(f"agent:{name}" for name in one.agents), one.provider)
         return as_trusted("agent", one.name, one.description, document, use)
 
-    def add(self, agent: Agent) -> None:
-        """Add an agent. Raises `ConflictError` if there is one of this name."""
-        if agent.name in self.all():
-            raise ConflictError(f"there is an agent named {agent.name!r} already")
-        self._added[agent.name] = agent
-
-    def all(self) -> dict[str, Agent]:
-        """Return every agent by name; those in files first."""
-        return {**super().all(), **self._added}
-
-    def _find(self, name: str) -> tuple[Agent, Document | None]:
-        return (self._added[name], None) if name in self._added else super()._find(name)
+    def _in_files(self) -> tuple[dict[str, tuple[Agent, Document]], list[Diagnostic]]:
+        return read_all(self._folder, self._teams, self._files)
 
     def listed(self) -> dict[str, Sequence[str]]:
         """Return the tools of each agent whose runs may begin."""
@@ -85,7 +72,7 @@ def agent_caller(agent: str) -> str:
 
 def agent_tools(
     calls: ProjectCalls,
-    get: Callable[[str], Tool],
+    here: Callable[[str], Bound],
     builtins: Builtins,
     offered: Callable[[Tool], Tool | None],
 ) -> AgentTools:
@@ -93,30 +80,21 @@ def agent_tools(
 
     def prepare(name: str, arguments: Mapping[str, Any] | str, claim: ClaimedRun) -> Mapping[str, Any]:
         run = claim.run
-        return calls.prepare(
+        call = Call(
             name,
             arguments,
-            caller=agent_caller(run.agent),
+            agent_caller(run.agent),
+            json.loads(run.variables),
+            run.id,
+            run.session_id,
             # The token that began the run limits every call of it, also those of sub-agents.
             identity=None if claim.identity is None else Caller.from_dict(json.loads(claim.identity)),
-            variables=json.loads(run.variables),
-            session_id=run.session_id,
-            run_id=run.id,
             trace=claim.trace,
         )
+        return calls.draft(call, calls.known.some((name,)).get(name))
 
     def switch_on(agent: Agent) -> None:
         builtins.switch_on(agent.tools, agent_caller(agent.name))
         builtins.switch_on_reader()
 
-    return AgentTools(get, prepare, switch_on, offered)
-
-
-def serve_runs(calls: ProjectCalls, runs: DurableRuns, models: Models, tools: AgentTools) -> None:
-    """Let a process that serves calls make the model steps of runs too, with the models that it can use."""
-    steps = AgentSteps(runs.changes, models, tools, worker_name())
-    for provider in models.usable:
-        calls.others[run_entry(provider)] = steps.take
-    flows = WorkflowSteps(runs.changes, tools.prepare, worker_name())
-    calls.others[run_entry(WORKFLOW_PROVIDER)] = flows.take
-    calls.on_beat += [steps.beat, flows.beat]
+    return AgentTools(lambda: calls.known, here, prepare, switch_on, offered)

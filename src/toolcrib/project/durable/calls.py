@@ -4,60 +4,41 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack
 
-from toolcrib.core.bound import Bound, BoundTool
+from toolcrib.core.bound import Bound
 from toolcrib.core.context import Context, current_trace
-from toolcrib.core.pipeline import Pipeline
 from toolcrib.core.toolset import Toolset
 from toolcrib.errors import ToolcribError
 from toolcrib.guard.idempotency import require_key
+from toolcrib.project.durable.adopted import AdoptedCall
 from toolcrib.runs import (
-    CallState,
     ClaimedCall,
     DurableCall,
     DurableCalls,
+    KnownTools,
+    Offer,
     PgQueuerDispatcher,
-    Register,
-    Take,
     Worker,
     entry_of,
+    live_workers,
+    worker_name,
 )
 from toolcrib.runs.ending import Ending, context_of, ending_of, record_ending
+from toolcrib.runs.filters import Change, Changed, Conditions, Filters, changeable
 from toolcrib.runs.questions import facts_of
 from toolcrib.runs.worker import Attempt
-from toolcrib.spec import CallClient, Caller, CallEvent, Result
+from toolcrib.spec import Call, Caller, CallEvent, Result
 from toolcrib.state import Transaction, join, join_async
 
+if TYPE_CHECKING:
+    from toolcrib.project.durable.advance import RunAdvance
+    from toolcrib.runs.sessions import ClaimedRun, DurableRuns
+
 _log = logging.getLogger("toolcrib.runs")
-
-
-class Concurrency:
-    """Returns how many calls of each tool may run at a time; None: any number. `most` is for every tool."""
-
-    def __init__(self, toolset: Toolset, most: int | None) -> None:
-        self._toolset, self._most = toolset, most
-        self._known: dict[str, int | None] = {}
-        self._revision = -1
-
-    def __call__(self) -> Mapping[str, int | None]:
-        """Return the limits by name; they are read again after the list of tools has changed."""
-        names, revision = self._toolset.names, self._toolset.revision
-        # The number too: a tool of a bundle enters the list without a new revision.
-        if len(names) != len(self._known) or self._revision != revision:
-            known: dict[str, int | None] = {}
-            for name in names:
-                # A worker asks in a thread, while the event loop may remove tools.
-                with suppress(ToolcribError):
-                    bound = self._toolset.bound(name)
-                    # A registered function has no limit of its own, and its description is made at first use.
-                    own = bound.tool.limits.concurrent_calls if isinstance(bound, BoundTool) else None
-                    known[name] = min((one for one in (own, self._most) if one is not None), default=None)
-            self._known, self._revision = known, revision
-        return self._known
 
 
 class ProjectCalls:
@@ -65,21 +46,18 @@ class ProjectCalls:
 
     def __init__(
         self,
-        calls: Callable[[], DurableCalls],
-        pipeline: Pipeline,
+        runs: Callable[[], DurableRuns],
+        toolset: Toolset,
         bound: Callable[[str], Bound],
         invoke: Callable[[Context], Awaitable[Result]],
-        concurrency: Callable[[], Mapping[str, int | None]],
+        offer: Callable[[], Offer],
+        advance: Callable[[], RunAdvance],
     ) -> None:
-        self._calls, self._pipeline = calls, pipeline
+        self._runs, self._toolset, self._advance = runs, toolset, advance
         self._bound, self._invoke = bound, invoke
-        self.concurrency = concurrency
-        """Returns the tools of this process, and how many calls of each may run at a time."""
-        self.others: dict[str, Take] = {}
-        """Further entries that this process serves."""
-        self.on_serve: list[Callable[[], None]] = []
-        """Called once, before this process begins to serve."""
-        self.on_beat: list[Callable[[], None]] = [self._find_unserved]
+        self.offer = offer
+        """Returns the tools whose calls this process runs, and why it does not run others."""
+        self.on_beat: list[Callable[[], object]] = [self._find_unserved]
         """Called about once a second while this process serves."""
         self.on_event: Callable[[CallEvent], None] | None = None
         """Called with each event of a call that this process runs."""
@@ -94,64 +72,78 @@ class ProjectCalls:
         priority: int = 0,
         delay_s: float = 0.0,
         transaction: Transaction | None = None,
-        call_id: str | None = None,
-        approval: str | None = None,
         **options: Any,
     ) -> str:
         """Check and store a call, and return its id. It runs wherever a worker has the tool.
 
-        `approval` is what the call waits for already; the other options are those of `prepare`.
-
-        Raises the error of a call that would be refused anyway; approval is asked for when it runs.
+        Higher priorities are taken first; options are fields of `Call`. Raises the error of a call that would
+        be refused anyway; approval is asked for when it runs.
         """
-        ready = self.prepare(name, arguments, **options)
-        ready |= {"priority": priority, "delay_s": delay_s, "id": call_id, "approval": approval}
-        return self._calls().submit(**ready, transaction=transaction)
+        call = Call(name, {} if arguments is None else arguments, **options)
+        return self.store(call, priority=priority, delay_s=delay_s, transaction=transaction)
 
-    def prepare(
-        self,
-        name: str,
-        arguments: Mapping[str, Any] | bytes | str | None = None,
-        *,
-        caller: str = "local",
-        identity: Caller | None = None,
-        variables: dict[str, Any] | None = None,
-        session_id: str | None = None,
-        run_id: str | None = None,
-        timeout_ms: int | None = None,
-        idempotency_key: str | None = None,
-        client: CallClient | None = None,
-        trace: str | None = None,
-    ) -> dict[str, Any]:
-        """Check a call and return the arguments of `DurableCalls.submit` for it. Raises as `submit` does.
+    def store(self, call: Call, **how: Any) -> str:
+        """Check and store a call of any interface, and return its id; `how` as of `DurableCalls.submit`.
 
-        `client` is asked by `answer`. `trace` is a `traceparent`, without which the current span of
-        OpenTelemetry counts.
+        With the key of an earlier call it is that one's. Raises as `submit` does.
         """
-        bound, given = self._bound(name), {} if arguments is None else arguments
-        ctx = Context(bound.name, given, caller, variables, run_id, session_id, identity=identity)
-        self._pipeline.admit(ctx)
-        if idempotency_key is not None:
-            require_key(idempotency_key)
+        return self.stored.submit(**self.draft(call), id=call.call_id, **how)
+
+    def draft(self, call: Call, elsewhere: Bound | None = None) -> dict[str, Any]:
+        """Check a call and return what is stored of it, as arguments of `DurableCalls.submit`.
+
+        `elsewhere` is a tool that another process runs. One that is not here is looked up among those. The
+        call's client is asked by `answer`. Without a trace the current span of OpenTelemetry counts.
+        """
+        ctx = Context.of(call)
+        if elsewhere is None:
+            try:
+                ctx.tool = self._bound(call.tool).name
+            except ToolcribError:
+                if (elsewhere := self.known.some((call.tool,)).get(call.tool)) is None:
+                    raise
+        self._toolset.pipeline.admit(ctx, elsewhere)
+        if ctx.idempotency_key is not None:
+            require_key(ctx.idempotency_key)
         assert isinstance(ctx.arguments, Mapping)
-        hints = bound.tool.annotations
         return {
-            "tool": bound.name,
+            "tool": ctx.tool,
             "arguments": ctx.arguments,
-            "caller": caller,
-            "idempotency_key": idempotency_key,
-            "repeatable": bool(hints.idempotent or hints.read_only or bound.retries_timeouts),
+            "caller": ctx.caller,
+            "idempotency_key": ctx.idempotency_key,
+            "repeatable": ctx.bound.may_repeat,
             "context": {
-                "identity": None if identity is None else identity.as_dict(),
-                "variables": variables,
-                "timeout_ms": timeout_ms,
-                "idempotency_key": idempotency_key,
-                "client": facts_of(client),
-                "trace": trace or current_trace(),
+                "identity": None if ctx.identity is None else ctx.identity.as_dict(),
+                "variables": ctx.variables,
+                "timeout_ms": ctx.timeout_ms,
+                "idempotency_key": ctx.idempotency_key,
+                "client": facts_of(ctx.client),
+                "trace": ctx.trace or current_trace(),
             },
-            "session_id": session_id,
-            "run_id": run_id,
+            "session_id": ctx.session_id,
+            "run_id": ctx.run_id,
         }
+
+    def submit_many(self, calls: Iterable[Mapping[str, Any]]) -> list[str]:
+        """Store all of these calls in one transaction, or none, and return their ids.
+
+        Each has `tool`, perhaps `arguments`, and options of `submit`. Raises the error of the first one that
+        would be refused; `details` has its `index`, from 0.
+        """
+        drafts = list[dict[str, Any]]()
+        for index, call in enumerate(calls):
+            how = {name: value for name, value in call.items() if name in ("priority", "delay_s")}
+            try:
+                drafts.append({**self.draft(Call(**{name: call[name] for name in call.keys() - how})), **how})
+            except ToolcribError as error:
+                error.message = f"call {index + 1}: {error.message}"
+                error.args, error.details["index"] = (error.message,), index
+                raise
+        with self.stored.database.write(f"calls {worker_name()}") as tx:
+            # In the order of their keys: two that store the same ones never wait for each other.
+            order = sorted(range(len(drafts)), key=lambda index: drafts[index]["idempotency_key"] or "")
+            ids = {index: self.stored.submit(**drafts[index], transaction=tx) for index in order}
+        return [ids[index] for index in range(len(drafts))]
 
     def submit_in(self, connection: object, name: str, arguments: Any = None, **options: Any) -> str:
         """Submit inside the transaction that is open on this `psycopg.Connection`."""
@@ -176,29 +168,52 @@ class ProjectCalls:
 
     def wait_sync(self, call_id: str, timeout_s: float | None = None) -> DurableCall:
         """Do the same as `wait`, for code without an event loop."""
-        return asyncio.run(self._wait_once(call_id, timeout_s))
 
-    async def _wait_once(self, call_id: str, timeout_s: float | None) -> DurableCall:
-        try:
-            return await self.wait(call_id, timeout_s)
-        finally:
-            # The event loop ends with this call. What is given back now need not wait for its lease to end.
-            await self.stop()
+        async def wait_once() -> DurableCall:
+            async with self.serving():
+                return await self.wait(call_id, timeout_s)
+
+        return asyncio.run(wait_once())
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[None]:
+        """Open the tools and serve, for code whose event loop ends with it."""
+        async with self._toolset:
+            self.serve()
+            try:
+                yield
+            finally:
+                # What is given back now need not wait for its lease to end.
+                await self.stop()
 
     @property
     def stored(self) -> DurableCalls:
         """All calls of the project, whoever made them."""
-        return self._calls()
+        return self._runs().calls
+
+    @property
+    def known(self) -> KnownTools:
+        """The tools that calls may be stored for, whichever process has them."""
+        return self._runs().tools
 
     def find(self, call_id: str, caller: str | None = None) -> DurableCall:
         """Return a call as it is now, if it is one of this caller; `NotFoundError`."""
         return self.stored.find(call_id, caller)
 
     def page(
-        self, state: CallState | Sequence[CallState] | None = None, limit: int = 100, **options: Any
+        self,
+        state: str | Sequence[str] | None = None,
+        limit: int = 100,
+        *,
+        before: str | None = None,
+        **filters: Unpack[Conditions],
     ) -> Sequence[DurableCall]:
-        """Return calls, the newest first; options are those of `StoredCalls.page`."""
-        return self.stored.page(state, limit, **options)
+        """Return calls that match, the newest first; as `StoredCalls.page`."""
+        return self.stored.page(state, limit, before=before, **filters)
+
+    def count(self, change: Change | None = None, **filters: Unpack[Filters]) -> int:
+        """Return how many calls match; with `change`, how many `cancel_all` or `retry_all` would change."""
+        return self.stored.count(**(filters if change is None else changeable("calls", change, filters)))
 
     def history(self, call_id: str) -> dict[str, Any]:
         """Return a call with every attempt and every change, as JSON. `NotFoundError`."""
@@ -212,7 +227,7 @@ class ProjectCalls:
 
     def status(self) -> dict[str, Any]:
         """Return the live workers, the queue by tool, and the tools with calls that no worker has."""
-        workers = Register(self.stored.database, self.stored.lease_s).live()
+        workers = live_workers(self.stored.database, self.stored.lease_s)
         queue = self.stored.queue()
         served = frozenset[str]().union(*(worker.tools for worker in workers))
         return {
@@ -228,6 +243,18 @@ class ProjectCalls:
         self.stored.cancel(call_id)
         if self._served is not None:
             self._served[0].drop(call_id)
+
+    def cancel_all(self, **filters: Unpack[Filters]) -> Changed:
+        """Cancel every matching call that has not ended."""
+        cancelled = self.stored.cancel_all(**filters)
+        if self._served is not None:
+            for call_id in cancelled:
+                self._served[0].drop(call_id)
+        return Changed(cancelled, {})
+
+    def retry_all(self, **filters: Unpack[Filters]) -> Changed:
+        """Run every matching call again that ended without a result, each for the caller who made it."""
+        return Changed(self.stored.retry_all(**filters), {})
 
     def answer(self, call_id: str, answers: Mapping[str, Any]) -> None:
         """Give a call the answers of its client, by the names of its questions."""
@@ -245,7 +272,8 @@ class ProjectCalls:
     def serve(self) -> None:
         """Serve in this event loop from now on, until `stop`."""
         if self._served is None or self._served[1].done():
-            worker = self.worker(self._attempt, self.concurrency)
+            advance = self._advance()
+            worker = self.worker(self._attempt, self.offer, advance, advance.has_loaded, on_beat=self.on_beat)
             self._loop = asyncio.get_running_loop()
             serving = asyncio.create_task(worker.run(asyncio.Event()))
             serving.add_done_callback(_note_end)
@@ -253,7 +281,7 @@ class ProjectCalls:
 
     def _find_unserved(self) -> None:
         """Make tools of bundles ready whose calls wait. Until it is used such a tool is not in the list."""
-        here = self.concurrency()
+        here = self.offer().tools
         names = [one.tool for one in self.stored.queue() if "/" in one.tool and one.tool not in here]
         if names and self._loop is not None:
             # The registry belongs to the event loop; this runs in the thread that keeps leases.
@@ -264,35 +292,18 @@ class ProjectCalls:
             with suppress(ToolcribError):  # It is disabled or gone: its calls keep waiting.
                 self._bound(name)
 
-    async def adopt(self, ctx: Context, task: asyncio.Task[None]) -> ClaimedCall | None:
-        """Store a direct call that this process runs in a task, and keep its lease from now on.
+    def adopt(self, ctx: Context, running: asyncio.Task[None]) -> AdoptedCall:
+        """Store a direct call that runs in a task of this process, and keep its lease from now on."""
+        return AdoptedCall(self, ctx, running)
 
-        The task must not end before this has. Return None where the call cannot be stored.
-        """
+    async def take_running(self, ctx: Context, running: asyncio.Task[None]) -> ClaimedCall:
+        """Store a call that runs already, and take it."""
         # First, because the lease of the call begins below and only a worker renews it.
         self.serve()
         assert self._served is not None
-        worker = self._served[0]
-
-        def store() -> ClaimedCall:
-            ready = self.prepare(
-                ctx.tool,
-                ctx.arguments,
-                caller=ctx.caller,
-                identity=ctx.identity,
-                session_id=ctx.session_id,
-                timeout_ms=ctx.timeout_ms,
-                client=ctx.client,
-            )
-            return self.stored.adopt(worker.name, id=ctx.identify(), **ready)
-
-        try:
-            claim = await asyncio.to_thread(store)
-        except Exception as error:  # The call continues, and waits for this.
-            if not isinstance(error, ToolcribError):
-                _log.exception("a call that runs could not be stored")
-            return None
-        worker.adopt(claim, task)
+        worker, call_id = self._served[0], ctx.identify()
+        claim = await asyncio.to_thread(lambda: self.stored.adopt(worker.name, id=call_id, **self.draft(ctx)))
+        worker.adopt(claim, running)
         return claim
 
     async def settle(self, claim: ClaimedCall, ending: Ending) -> None:
@@ -303,15 +314,24 @@ class ProjectCalls:
             await self._served[0].settle(claim, ending)
 
     def worker(
-        self, attempt: Attempt, tools: Callable[[], Mapping[str, int | None]], **options: Any
+        self,
+        attempt: Attempt,
+        offer: Callable[[], Offer],
+        advance: Callable[[ClaimedRun], Awaitable[None]],
+        has_loaded: Callable[[], bool],
+        *,
+        on_beat: Sequence[Callable[[], object]] = (),
+        **options: Any,
     ) -> Worker:
-        """Return a worker for the calls of these tools, and for all else that this project serves."""
-        while self.on_serve:
-            self.on_serve.pop()()
+        """Return a worker for this offer of calls and runs; arguments as of `Worker` and `RunSteps`."""
+        from toolcrib.runs.sessions import RunSteps
+
+        steps = RunSteps(self._runs().changes, worker_name(), advance, has_loaded)
         dispatcher = self.stored.dispatcher
         if isinstance(dispatcher, PgQueuerDispatcher):
-            dispatcher.limits = lambda entry: tools().get(entry.removeprefix(entry_of("")), None) or 0
-        return Worker(self.stored, attempt, tools, others=self.others, on_beat=self.on_beat, **options)
+            dispatcher.limits = lambda entry: offer().tools.get(entry.removeprefix(entry_of("")), None) or 0
+        beats = (steps.beat, *on_beat)
+        return Worker(self.stored, attempt, offer, runs=steps.take, on_beat=beats, **options)
 
     async def _attempt(self, claim: ClaimedCall) -> Ending:
         ctx = context_of(claim)

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from toolcrib.project.catalog.catalog import ProjectCatalog
 from toolcrib.project.control.steps import ProjectSteps
 from toolcrib.project.setup import Setup
+from toolcrib.spec.model_provider import program_models
 from toolcrib.state.shared import shared_property
 
 if TYPE_CHECKING:
+    from toolcrib.project.durable.advance import RunAdvance
     from toolcrib.project.durable.agents import ProjectAgents
     from toolcrib.project.durable.calls import ProjectCalls
     from toolcrib.project.durable.tasks import ProjectTasks
     from toolcrib.project.durable.workflows import ProjectWorkflows
+    from toolcrib.project.program import Program
+    from toolcrib.runs import Offer
     from toolcrib.runs.agents import AgentRuns, AgentTools, Models
+    from toolcrib.runs.retention import Pruner
+
+T = TypeVar("T")
 
 
 class DurableParts:
@@ -25,29 +31,74 @@ class DurableParts:
     Each part is made on first use: a project without runs imports and opens nothing for them.
     """
 
+    _recorded: Offer | None = None
+    """The offer whose tools are recorded."""
     _setup: Setup
     _steps: ProjectSteps
     catalog: ProjectCatalog
+    _program: Program | None
 
     @shared_property
     def calls(self) -> ProjectCalls:
         """Durable calls: stored before they run, and recorded once."""
-        from toolcrib.project.durable.calls import Concurrency, ProjectCalls
+        from toolcrib.project.durable.calls import ProjectCalls
+        from toolcrib.project.durable.served import ServedTools
 
-        catalog, store = self.catalog, self._steps.store
-        concurrency = Concurrency(catalog.toolset, self._setup.config.concurrency)
-        calls = ProjectCalls(
-            lambda: store.runs.calls, catalog.toolset.pipeline, catalog.bound, catalog.invoke, concurrency
+        catalog, store, trust = self.catalog, self._steps.store, self._steps.trust
+        toolset, most = catalog.toolset, self._setup.config.concurrency
+        served = ServedTools(
+            toolset,
+            most,
+            trust.why_not_here,
+            lambda: (trust.ledger.revision, *program_models),
+            # A run goes on with what this user has accepted, or elsewhere.
+            lambda: self.advance.providers if trust.given else (),
         )
-        calls.on_serve.append(self._serve_runs)
+        calls = ProjectCalls(
+            lambda: store.runs, toolset, catalog.bound, catalog.invoke, served, lambda: self.advance
+        )
+        calls.on_beat += [self.offer, lambda: self.pruner.beat()]  # noqa: PLW0108 - made when it is needed
         return calls
+
+    @shared_property
+    def advance(self) -> RunAdvance:
+        """Makes the steps of runs in this process."""
+        from toolcrib.project.durable.advance import RunAdvance
+        from toolcrib.runs import worker_name
+
+        return RunAdvance(self._steps.store.runs, *self._agent_parts, worker_name())
+
+    def offer(self) -> Offer:
+        """Return what this process may run, once the tools of it are recorded for all runs."""
+        # Each time: a file that is added meanwhile may list further built-in tools.
+        self.agents.switch_on(self.catalog.builtins)
+        offer = self.calls.offer()
+        if offer is not self._recorded:
+            self._agent_parts[1].record(name for name in offer.tools if name not in offer.refused)
+            self._recorded = offer
+        return offer
+
+    @shared_property
+    def pruner(self) -> Pruner:
+        """Removes the calls and runs that ended long ago."""
+        from toolcrib.runs.retention import Pruner, Retention
+
+        config = self._setup.config
+        kept = Retention(config.calls_days, config.runs_days, config.failed_days)
+        return Pruner(self._steps.store.state, kept)
 
     @shared_property
     def agents(self) -> ProjectAgents:
         """The agents of the project: those in files, and those that the program adds."""
         from toolcrib.project.durable.agents import ProjectAgents
+        from toolcrib.runs.agents import Agent
 
-        return ProjectAgents(self._setup.place, self.catalog.files, self._steps.trust)
+        place, config = self._setup.place, self._setup.config
+        teams = config.teams(place.root)
+        agents = ProjectAgents(place, teams, self.catalog.files, self._steps.trust)
+        for agent in self._named(Agent):
+            agents.add(agent)
+        return agents
 
     @shared_property
     def tasks(self) -> ProjectTasks:
@@ -63,9 +114,19 @@ class DurableParts:
     def workflows(self) -> ProjectWorkflows:
         """The workflows of the project. Their runs are in `runs`."""
         from toolcrib.project.durable.workflows import ProjectWorkflows
+        from toolcrib.runs.workflows import Workflow
 
         place, catalog, trust = self._setup.place, self.catalog, self._steps.trust
-        return ProjectWorkflows(place, catalog.files, trust, catalog.toolset, lambda: self.runs)
+        tools = lambda: self._agent_parts[1]  # noqa: E731 - made for the first run only
+        workflows = ProjectWorkflows(place, catalog.files, trust, catalog.toolset, lambda: self.runs, tools)
+        for workflow in self._named(Workflow):
+            workflows.add(workflow)
+        return workflows
+
+    def _named(self, kind: type[T]) -> Iterable[T]:
+        """Return each object of a kind that the project's Python file has, once."""
+        names = {} if self._program is None else self._program.names
+        return {id(one): one for one in names.values() if isinstance(one, kind)}.values()
 
     @shared_property
     def runs(self) -> AgentRuns:
@@ -83,15 +144,7 @@ class DurableParts:
         catalog, setup = self.catalog, self._setup
         models = Models(setup.config.providers, setup.secrets, catalog.binder.egress)
         self._steps.secrets.know_names(models.keys)
-        return models, agent_tools(self.calls, catalog.get, catalog.builtins, self._steps.trust.offered)
-
-    def _serve_runs(self) -> None:
-        from toolcrib.project.durable.agents import serve_runs
-
-        # At each beat too: a file that is added meanwhile may list further built-in tools.
-        self.calls.on_beat.append(switch_on := partial(self.agents.switch_on, self.catalog.builtins))
-        switch_on()
-        serve_runs(self.calls, self._steps.store.runs, *self._agent_parts)
+        return models, agent_tools(self.calls, catalog.bound, catalog.builtins, self._steps.trust.offered)
 
     def submit(
         self,

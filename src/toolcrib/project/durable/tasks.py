@@ -94,8 +94,8 @@ class ProjectTasks:
         index.sync(
             marks, lambda name: SearchEntry((name,), there[name].kind, (), there[name].description, ())
         )
-        found = find([SearchedIndex(index, index.cards.get)], Wanted(words), limit)
-        return [there[hit.tool.key] for hit in found.hits]
+        found = find([SearchedIndex(index, index.keys.get)], Wanted(words), limit)
+        return [there[hit.tool] for hit in found.hits]
 
     async def run(
         self,

@@ -8,12 +8,12 @@ from typing import Any
 
 from toolcrib.core.context import current_trace
 from toolcrib.core.toolset import Toolset
-from toolcrib.manifest import Diagnostic, Document, SourceFiles
+from toolcrib.manifest import Diagnostic, Document, SourceFiles, dump
 from toolcrib.project.durable.trusted_files import TrustedFiles
 from toolcrib.project.integrity.fingerprints import FileUse, as_trusted
 from toolcrib.project.root import Place
 from toolcrib.project.trust.trust import ProjectTrust
-from toolcrib.runs.agents import AgentRuns
+from toolcrib.runs.agents import AgentRuns, AgentTools
 from toolcrib.runs.agents.runs import unwrap
 from toolcrib.runs.sessions import Run, RunDraft
 from toolcrib.runs.workflows import WORKFLOW_PROVIDER, Workflow, WorkflowSet, check_workflows, read_workflow
@@ -22,7 +22,7 @@ from toolcrib.spec import Caller, Tool
 
 
 class ProjectWorkflows(TrustedFiles[Workflow]):
-    """The workflows in files."""
+    """The workflows in files, and those that a program adds."""
 
     kind = "workflow"
 
@@ -33,14 +33,19 @@ class ProjectWorkflows(TrustedFiles[Workflow]):
         trust: ProjectTrust,
         tools: Toolset,
         runs: Callable[[], AgentRuns],
+        callable_tools: Callable[[], AgentTools],
     ) -> None:
         super().__init__(place.workflows, files, trust, read_workflow)
-        self._runs, self._tools = runs, tools
+        self._runs, self._tools, self._callable = runs, tools, callable_tools
 
     def _as_tool(self, one: Workflow, document: Document) -> Tool:
         others = (f"{kind}:{name}" for kind in ("agent", "workflow") for name in one.callees(kind))
         use = FileUse(tuple(one.callees("tool")), tuple(others))
         return as_trusted("workflow", one.name, one.description, document, use)
+
+    def add(self, one: Workflow) -> None:
+        """Add a workflow. Raises `ManifestError` with every misfit, and `ConflictError` for its name."""
+        super().add(read_workflow(f"{one.name}.yml", dump(one.document).encode())[0])
 
     def findings(self, agents: Collection[str]) -> list[Diagnostic]:
         """Return what is wrong with the files; `agents` are the names of those that there are."""
@@ -65,7 +70,7 @@ class ProjectWorkflows(TrustedFiles[Workflow]):
         workflow = self.get(name)
         given = ArgumentCheck(workflow.inputs).check(inputs or {})
         # Stored with the run, which continues with the files as they were trusted when it began.
-        parts = WorkflowSet.gather(workflow, self.get, self._agent, self._tools.get)
+        parts = WorkflowSet.gather(workflow, self.get, self._agent, self._callable().require)
         new = RunDraft(
             f"workflow:{name}",
             parts.definition,

@@ -14,6 +14,7 @@ from pathlib import Path
 from toolcrib.errors import ToolcribError
 from toolcrib.guard import Digests, ToolDigest
 from toolcrib.manifest import Document
+from toolcrib.manifest.kinds import is_function, is_served
 from toolcrib.sandbox.files.paths import Paths
 from toolcrib.spec import ExecConfig, Source, Tool
 from toolcrib.spec.record import record
@@ -41,9 +42,7 @@ class FileUse(ExecConfig):
                 tool = find(name)
             except ToolcribError:  # It may be one of another program, or be there later.
                 tool = None
-            if tool is None or (
-                tool.source is None and (tool.kind == "mcp" or not tool.annotations.read_only)
-            ):
+            if tool is None or is_served(tool) or (is_function(tool) and not tool.annotations.read_only):
                 yield f"call {name}, which may do anything"
             elif found := reasons(tool):
                 yield f"call {name}: {', '.join(found)}"

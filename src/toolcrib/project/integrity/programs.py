@@ -81,8 +81,8 @@ class ToolPrograms:
         """Return the programs that a tool could change which may write these real paths."""
         found = list(self._others) if write else []
         # A copy: tools come and go while calls are made in other threads.
-        for name, (_, _, code) in list(self._facts.items()) if write else ():
-            if any(_meet(place, grant) for place in code for grant in write):
+        for name, facts in list(self._facts.items()) if write else ():
+            if any(_meet(place, grant) for place in facts.code for grant in write):
                 with suppress(ToolcribError):  # One that does not load runs nothing.
                     found.append(self._get(name))
         return [*programs_of(found, self._root), *self._fixed]

@@ -14,20 +14,18 @@ from toolcrib.core.toolset import Toolset
 from toolcrib.errors import ToolUnavailable
 from toolcrib.executors import Host
 from toolcrib.executors.workspace.grants import ClosedPlaces
-from toolcrib.manifest import Facts, kind_of
+from toolcrib.manifest import DIALECTS, Facts, kind_of
 from toolcrib.project.control.steps import ProjectSteps
 from toolcrib.project.integrity.programs import ToolPrograms, closed_folders, running_from, settled
 from toolcrib.project.preview import Preview
 from toolcrib.project.setup import Setup, private_folders
-from toolcrib.spec import Executor, HttpExec, Invoke, Retry, Tool
+from toolcrib.spec import Executor, Invoke, Retry, Tool
 
 if TYPE_CHECKING:
     from toolcrib.egress import Egress
     from toolcrib.executors.connections import Connections
     from toolcrib.executors.trace.observation import Observation
     from toolcrib.executors.workspace.workspace import Workspace
-
-_REPEATABLE = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})
 
 
 class Binder:
@@ -87,11 +85,16 @@ class Binder:
         )
 
     def _retry(self, tool: Tool) -> Retry:
-        """Return one attempt for tools from manifests, unless repeating them does no harm."""
-        repeatable = tool.annotations.idempotent or (
-            isinstance(tool.config, HttpExec) and tool.config.method.upper() in _REPEATABLE
-        )
-        return self._setup.config.retry if repeatable else Retry()
+        """Return one attempt for tools from manifests, unless repeating them does no harm.
+
+        The delay between attempts is that of the settings, else that of the tool's format.
+        """
+        repeatable = tool.annotations.idempotent or kind_of(tool).annotations(tool.config).idempotent
+        retry = self._setup.config.retry if repeatable else Retry()
+        dialect = None if tool.source is None else DIALECTS.get(tool.source.dialect)
+        if retry.jitter > 0 or dialect is None:
+            return retry
+        return replace(retry, base_ms=dialect.base_ms)
 
     def _function(self, tool: Tool, reference: str) -> Executor:
         """Return the executor of a registered function, by its reference or the last part of it."""
@@ -104,11 +107,7 @@ class Binder:
                 other = self._toolset.bound(name)
                 if other.tool.source is None and not other.tool.approval.required:
                     return other.executor
-        raise ToolUnavailable(
-            f"{tool.name} calls the function {reference!r}, which is not registered in this process",
-            hint=f"Register it after opening the project: `project.functions.register({name!r}, function)`.",
-            details={"reference": reference},
-        )
+        raise missing_function(tool.name, reference)
 
     def workspace(self, seen: Observation | None = None) -> Workspace:
         """Return the files and hosts that tools may reach; `seen` records what they use."""
@@ -188,3 +187,13 @@ class Binder:
             await self._egress.aclose()
         if self._connections is not None:
             await self._connections.aclose()
+
+
+def missing_function(tool: str, reference: str) -> ToolUnavailable:
+    """Return the error of a tool that calls a function which is not registered."""
+    name = reference.rpartition(".")[2]
+    return ToolUnavailable(
+        f"{tool} calls the function {reference!r}, which is not registered in this process",
+        hint=f"Register it after opening the project: `project.functions.register({name!r}, function)`.",
+        details={"reference": reference},
+    )

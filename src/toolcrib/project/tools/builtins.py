@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from threading import RLock
 
 from toolcrib.builtin.names import NAMES, READER
@@ -62,12 +61,15 @@ class Builtins:
         """Return a built-in tool by the settings of the project, on or off. Raises ToolNotFound."""
         return builtin(name).tool(self._settings)
 
-    def stored(self, name: str, full_name: str) -> BoundTool:
-        """Return a built-in tool as one of the bundle `builtin`, under the name that it has there."""
-        tool = self.definition(name)
-        assert tool.source is not None
-        shown = replace(tool, name=full_name, version="v1", source=replace(tool.source, stored=True))
-        return self._bind(tool, shown)
+    def owns(self, name: str) -> bool:
+        """Return True if the tool of this name in the list is a built-in one."""
+        return (
+            name in self._bound and name in self._toolset and self._toolset.bound(name) is self._bound[name]
+        )
+
+    def is_on(self, name: str) -> bool:
+        """Return True if a built-in tool can be called by all callers."""
+        return self.owns(name) and name not in self._only_for
 
     def renew(self) -> None:
         """Have new executors made for the next calls."""
@@ -78,9 +80,9 @@ class Builtins:
         """Return the error of a built-in tool that is off."""
         return builtin_off(name) if name in NAMES else None
 
-    def _bind(self, tool: Tool, shown: Tool | None = None) -> BoundTool:
+    def _bind(self, tool: Tool) -> BoundTool:
         def executor() -> Executor:
             steps, host = self._steps, self._host(tool)
             return BuiltinFunction(Site(tool, host, self._settings, lambda: steps.store.state, steps.outputs))
 
-        return BoundTool(shown or tool, executor, timeout_ms=self._config.timeout_ms)
+        return BoundTool(tool, executor, timeout_ms=self._config.timeout_ms)

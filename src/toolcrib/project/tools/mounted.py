@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
+from shutil import rmtree
 from typing import Any, Protocol
 
 from toolcrib import __version__
@@ -13,12 +14,23 @@ from toolcrib.core.bound import BoundTool
 from toolcrib.core.toolset import Toolset
 from toolcrib.errors import ApprovalRequired, UsageError
 from toolcrib.executors.mcp.connections import Link
-from toolcrib.executors.mcp.definitions import Definition, digest, masked, names_of, takes_address, tool_of
+from toolcrib.executors.mcp.definitions import (
+    PROMPT,
+    RESOURCE,
+    Definition,
+    digest,
+    masked,
+    names_of,
+    takes_address,
+    tool_of,
+)
 from toolcrib.executors.mcp.executor import McpExecutor
+from toolcrib.executors.mcp.launch.packages import Unresolved
 from toolcrib.executors.mcp.process.local import grants_of, unconfined_program
 from toolcrib.executors.mcp.server import McpServer
 from toolcrib.guard import Ledger, ServerTrust, Trusted, differences
-from toolcrib.manifest.dialects.mcp_servers import ServerSpec
+from toolcrib.manifest.dialects.mcp_servers import Resolved, ServerSpec
+from toolcrib.manifest.kinds import made_of
 from toolcrib.manifest.lint.wording import hidden_characters, instructions, texts
 from toolcrib.spec import ApprovalRule, McpExec, Network, Tool
 from toolcrib.state import Vault
@@ -57,7 +69,7 @@ class Mounted:
         self._servers = servers
         self.trust = ServerTrust(servers.vault, servers.ledger, spec.name, spec.identity)
         self._version = self.trust.version
-        self.spec = self._with_hosts(spec)
+        self.spec = self._with_trust(spec)
         self.live: dict[str, Definition] = {}
         """The definitions that it offers, or offered last."""
         self.known = False
@@ -81,6 +93,7 @@ class Mounted:
 
     def list_last(self) -> None:
         """List the tools that it offered when it last ran."""
+        self.left = self.trust.unusable()
         if seen := self.trust.seen():
             self.known = True
             self._mount(seen)
@@ -88,7 +101,13 @@ class Mounted:
     def _offered(self, definitions: list[Definition], left: list[str]) -> None:
         found = {str(one["name"]): masked(one, self._servers.mask) for one in definitions}
         self.known, self.left = True, left
-        self.trust.see(found)
+        spec = self.spec
+        left += [
+            f"{name!r}: its entry names this tool, which it does not offer"
+            for name in (*spec.tools, *spec.disabled_tools)
+            if name != "*" and name not in found
+        ]
+        self.trust.see(found, left)
         self._mount(found)
 
     # -- trust ---------------------------------------------------------------------------------------
@@ -104,6 +123,21 @@ class Mounted:
         kept = {} if names is None else self.trust.pins()
         pins = {name: pin for name, pin in kept.items() if name not in (names or ())}
         return self.trust.row(self.trust.trusted() | chosen, network or self.trust.network(), pins)
+
+    def resolved_row(self, missing: Unresolved) -> Trusted:
+        """Download what its launcher lacks, without running it, and return the row that remembers it.
+
+        What was downloaded for the server before is removed. Raises ToolUnavailable.
+        """
+        trust, found = self.trust, missing.resolve(self._servers.vault.programs)
+        self.clear(found.folder)
+        return trust.row(trust.trusted(), trust.network(), trust.pins(), asdict(found))
+
+    def clear(self, kept: str = "") -> None:
+        """Remove what was downloaded for it, but for the folder `kept`."""
+        for folder in self._servers.vault.programs.glob(f"{self.spec.name}.*"):
+            if str(folder) != kept:
+                rmtree(folder, ignore_errors=True)
 
     def row_without(self, names: Collection[str]) -> Trusted:
         """Return the ledger's row that trusts its tools of these names no longer."""
@@ -124,7 +158,7 @@ class Mounted:
         version = self.trust.version
         if version == self._version:
             return
-        self._version, spec = version, self._with_hosts(self.spec)
+        self._version, spec = version, self._with_trust(self.spec)
         if spec != self.spec:
             self.spec = spec
             self.server.renew()
@@ -146,9 +180,10 @@ class Mounted:
             and any(map(takes_address, self.live.values()))
         )
 
-    def _with_hosts(self, spec: ServerSpec) -> ServerSpec:
-        """Return the server with the hosts that a person has allowed it."""
-        network = self.trust.network()
+    def _with_trust(self, spec: ServerSpec) -> ServerSpec:
+        """Return the server with the hosts that a person has allowed it, and what was downloaded for it."""
+        found, network = self.trust.resolved(), self.trust.network()
+        spec = replace(spec, resolved=None if found is None else made_of(Resolved, dict(found)))
         if network is None or spec.states_network or not spec.is_local:
             return spec
         return replace(spec, permissions=replace(spec.permissions, network=network))
@@ -192,6 +227,7 @@ class Mounted:
 
     def _mount(self, found: dict[str, Definition]) -> None:
         """Put these tools of the server, and no others, into the toolset."""
+        found = {own: one for own, one in found.items() if self._takes(own)}
         toolset, trusted, owners = self._servers.toolset, self.trust.trusted(), self._servers.owners
         self.live, self.waiting, before, self.new = found, {}, self.new, set()
         names = names_of(self.spec.name, found, prefix=self.spec.prefix)
@@ -215,6 +251,13 @@ class Mounted:
             self._listed[name], owners[name] = tool, self
         if self.new != before:  # The lists of models change by it.
             toolset.announce()
+
+    def _takes(self, own: str) -> bool:
+        """Return True unless its entry leaves this tool out."""
+        spec = self.spec
+        if own.startswith((PROMPT, RESOURCE)):
+            return True
+        return not {own, "*"}.isdisjoint(spec.tools) and {own, "*"}.isdisjoint(spec.disabled_tools)
 
     def definitions(self) -> dict[str, str]:
         """Return the digest of each tool's definition, by the tool's name here."""

@@ -9,13 +9,13 @@ from typing import Any
 
 from toolcrib.executors.mcp.process.local import OWN_PROGRAM
 from toolcrib.guard import ToolDigest, Trusted, differences
+from toolcrib.manifest.touches import may_touch
 from toolcrib.project.tools.mounted import Mounted
 from toolcrib.project.trust.groups import SHOWN, cut, folded
 from toolcrib.project.trust.sheets import Status, TrustSheet
 from toolcrib.spec import Network, Tool
 from toolcrib.spec.naming import printable
 from toolcrib.spec.record import record
-from toolcrib.spec.tools.tool import may_touch
 
 
 @record

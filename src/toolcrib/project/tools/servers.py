@@ -20,6 +20,7 @@ from toolcrib.errors import (
     UsageError,
 )
 from toolcrib.executors.mcp.connections import Link
+from toolcrib.executors.mcp.launch.launchers import is_launcher
 from toolcrib.executors.mcp.login import Login, OAuthTokens
 from toolcrib.executors.mcp.process.local import environment_of, files_of, job_of, process_of
 from toolcrib.executors.mcp.process.refusals import LocalProcess
@@ -66,6 +67,8 @@ class Servers:
         self._allowed_hosts = config.allowed_hosts
         self.wrong = {f"{FILE} {name}".strip(): text for name, text in named.wrong.items()}
         """Unusable entries, and why."""
+        self.notes = named.notes
+        """Server name to what its entry says without effect here, or that it is disabled."""
         self.owners: dict[str, Mounted] = {}
         """Tool name here to the server that offers it, or offered it before."""
         self.mounted = {spec.name: Mounted(spec, self) for spec in named.specs}
@@ -73,6 +76,10 @@ class Servers:
             secrets.know([process_of(spec) for spec in named.specs])
             for mounted in self.mounted.values():
                 mounted.list_last()
+
+    def unusable(self) -> list[str]:
+        """Return what of the servers' lists cannot be used, a line each."""
+        return [f"{name}: not usable: {text}" for name, one in self.mounted.items() for text in one.left]
 
     def definitions(self) -> dict[str, dict[str, str]]:
         """Return by server the digest of each tool's definition."""
@@ -208,15 +215,21 @@ class Servers:
                 environment = environment_of(spec, secrets)
                 return await start_unconfined(line.unconfined, line.argv, folder, environment)
             process = job_of(spec, self._binder.workspace(), secrets, code)
+            argv = line.argv
+            if spec.resolved is not None and is_launcher(argv[0]):
+                argv = (*spec.resolved.argv, *argv[1:])
             # The program is looked up twice and only `line` is checked: a link may have changed meanwhile.
-            if process.job.argv != line.argv:
+            if process.job.argv != argv:
                 raise ConflictError("its program has changed while it was started", hint="Try again.")
             return await open_stream(process.job)
 
         def explain(error: ToolcribError, text: str, arguments: Any) -> ToolcribError:
             return error if process is None else process.explain(error, text, arguments)
 
-        return StdioLink(start, self.mask, explain)
+        def created() -> tuple[str, ...]:
+            return () if process is None else process.created()
+
+        return StdioLink(start, self.mask, explain, created)
 
     def _tokens(self, spec: ServerSpec) -> OAuthTokens:
         return OAuthTokens(self.vault, spec, lambda: resolve(spec.permissions, self._secrets))

@@ -12,7 +12,7 @@ from toolcrib.errors import ManifestError
 from toolcrib.guard import Trusted, excess, opened
 from toolcrib.manifest import kind_of, load, parse_tool
 from toolcrib.project.trust.reasons import ATTEMPTS, DEFAULTS
-from toolcrib.spec import CommandExec, Limits, Permissions, Tool
+from toolcrib.spec import Limits, Permissions, Tool
 
 
 def widens_nothing(tool: Tool, last: Trusted, manifest: bytes, root: Path) -> bool:
@@ -22,9 +22,8 @@ def widens_nothing(tool: Tool, last: Trusted, manifest: bytes, root: Path) -> bo
     variable, or that runs values of a call as code.
     """
     assert tool.source is not None
-    if tool.source.dialect != "native" or not (kind_of(tool).confined or tool.kind == "file"):
-        return False
-    if isinstance(tool.config, CommandExec) and tool.config.allow_code:
+    kind = kind_of(tool)
+    if tool.source.dialect != "native" or any(kind.touches(tool)) or any(kind.calls(tool.config)):
         return False
     try:
         before = parse_tool(load(manifest, tool.source.path))

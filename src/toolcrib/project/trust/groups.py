@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
-from urllib.parse import urlsplit
 
+from toolcrib.manifest import kind_of
+from toolcrib.manifest.touches import hosts
 from toolcrib.project.integrity.fingerprints import FileUse
 from toolcrib.project.trust.sheets import TrustSheet
-from toolcrib.spec import HttpExec, Tool
+from toolcrib.spec import Tool
 from toolcrib.spec.naming import printable
 
 SHOWN = 5
@@ -17,7 +17,6 @@ _GROUPS = 8
 """Groups that are shown by what exactly they may touch; more are shown by the kind of it."""
 _LONGEST = 180
 """Characters of a line: about two lines of a terminal."""
-_READS = frozenset({"GET", "HEAD", "OPTIONS"})
 _KINDS = {
     "network": "reach hosts",
     "write ": "write files",
@@ -31,8 +30,8 @@ _KINDS = {
 
 def lines_of(sheets: Sequence[TrustSheet]) -> Iterator[str]:
     """Yield a line for each group of tools, agents and workflows, those that act first."""
-    yield from _http([one for one in sheets if one.reasons and isinstance(one.tool.config, HttpExec)])
-    yield from _acting([one for one in sheets if one.reasons and not isinstance(one.tool.config, HttpExec)])
+    yield from _http([one for one in sheets if one.reasons and _sends(one.tool)])
+    yield from _acting([one for one in sheets if one.reasons and not _sends(one.tool)])
     quiet = [one for one in sheets if not one.reasons]
     if quiet:
         reads = "only reads" if len(quiet) == 1 else "only read"
@@ -57,7 +56,7 @@ def _http(sheets: Sequence[TrustSheet]) -> Iterator[str]:
     """Yield a line for each host that HTTP tools reach, with how many read and how many write."""
     by_host: dict[str, list[TrustSheet]] = {}
     for one in sheets:
-        by_host.setdefault(", ".join(_hosts(one.tool)), []).append(one)
+        by_host.setdefault(", ".join(hosts(one.tool)), []).append(one)
     for host, group in by_host.items():
         reads = sum(_only_reads(one.tool) for one in group)
         writes = len(group) - reads
@@ -119,17 +118,11 @@ def _counted(sheets: Sequence[TrustSheet]) -> str:
     return f"{len(sheets)} {noun}" + ("" if len(sheets) == 1 else "s")
 
 
+def _sends(tool: Tool) -> bool:
+    return not isinstance(tool.config, FileUse) and bool(kind_of(tool).url(tool.config))
+
+
 def _only_reads(tool: Tool) -> bool:
     if tool.annotations.read_only is not None:
         return tool.annotations.read_only
-    return isinstance(tool.config, HttpExec) and tool.config.method.upper() in _READS
-
-
-def _hosts(tool: Tool) -> list[str]:
-    """Return the hosts that an HTTP tool may reach."""
-    if tool.permissions.network.mode == "hosts":
-        return list(tool.permissions.network.allow)
-    assert isinstance(tool.config, HttpExec)
-    with suppress(ValueError):
-        return [urlsplit(tool.config.url).netloc.rpartition("@")[2] or tool.config.url]
-    return [tool.config.url]
+    return bool(kind_of(tool).annotations(tool.config).read_only)

@@ -7,12 +7,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from toolcrib.guard import Ledger, opened
+from toolcrib.manifest.touches import effects
 from toolcrib.project.integrity.fingerprints import FileUse
 from toolcrib.spec import Tool
-from toolcrib.spec.tools.tool import may_touch
 
-# Beginnings of the lines of `may_touch` about more than reading files inside the project.
-_EFFECTS = ("network", "write ", "secret ", "environment variable ", "code:")
 DEFAULTS = {"memory_bytes": 4 << 30, "processes": 1_024, "open_files": 512}
 """The limits of a confined tool that states none."""
 ATTEMPTS = 2
@@ -26,8 +24,8 @@ def subject_of(tool: Tool) -> str:
 
 def only_reads(tool: Tool, root: Path) -> list[str] | None:
     """Return the paths that a tool may read, if that is all that it may do; None for any other tool."""
-    acts = any(line.startswith(_EFFECTS) for line in may_touch(tool))
-    return None if acts or any(opened(tool, root)) or any(_limits(tool)) else list(tool.permissions.read)
+    acts = any(effects(tool)) or any(opened(tool, root)) or any(_limits(tool))
+    return None if acts else list(tool.permissions.read)
 
 
 def _limits(tool: Tool) -> Iterator[str]:
@@ -61,7 +59,7 @@ class Reasons:
         if isinstance(tool.config, FileUse):
             yield from tool.config.reasons(self._find, self.of)
             return
-        yield from (line for line in may_touch(tool) if line.startswith(_EFFECTS))
+        yield from effects(tool)
         paths = [("read", path) for path in tool.permissions.read]
         paths += [("run", path) for _, path in opened(tool, Path(self._root))]
         yield from (f"{access} {path}" for access, path in paths if not self._inside(path))

@@ -11,11 +11,14 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import Protocol
+from pathlib import Path
+from typing import Literal, Protocol
 
 from toolcrib.core.context import Context
 from toolcrib.errors import ApprovalRequired, NotTrusted, ToolcribError
 from toolcrib.guard import POLICY, SETTINGS, Ledger, ToolDigest, Trusted, TrustedTexts
+from toolcrib.manifest.kinds import is_function, is_served
+from toolcrib.manifest.touches import may_touch
 from toolcrib.project.config.settings import Config
 from toolcrib.project.integrity.fingerprints import FileUse, Fingerprints
 from toolcrib.project.integrity.pins import Pins
@@ -26,7 +29,6 @@ from toolcrib.project.trust.sheets import Status, TrustSheet
 from toolcrib.sandbox.files.paths import Paths
 from toolcrib.spec import Tool
 from toolcrib.spec.calls.caller import OWN_CALLERS
-from toolcrib.spec.tools.tool import may_touch
 from toolcrib.state import user_name
 
 TRUST = "trust"
@@ -58,8 +60,8 @@ class ServerTools(Protocol):
 class ProjectTrust:
     """What of one project is trusted. Agents and workflows are trusted as tools are (`as_trusted`).
 
-    `find` returns the tool of a name, `mask` masks secrets in a text that is shown. `whole`: the program that
-    opened the project accepts everything in it; a tool that an agent made needs approval all the same.
+    `find` returns the tool of a name, `mask` masks secrets in a text that is shown. Where the project is
+    accepted as a `whole`, a tool that an agent made needs approval all the same.
     """
 
     def __init__(
@@ -69,12 +71,10 @@ class ProjectTrust:
         find: Callable[[str], Tool],
         pins: Pins,
         mask: Callable[[str], str],
-        *,
-        whole: bool,
     ) -> None:
         self.ledger: Ledger = setup.ledger
-        self.whole = whole
-        """True: the program that opened the project accepts everything in it."""
+        self.whole = setup.whole
+        """As in `Setup`."""
         self._texts = TrustedTexts(setup.vault, setup.ledger, setup.files)
         self._reasons = Reasons(setup.place.root, setup.ledger, find)
         self.reasons = self._reasons.of
@@ -82,6 +82,7 @@ class ProjectTrust:
         self._fingerprint, self._parts = fingerprints.of, fingerprints.parts
         self._pins, self._mask = pins, mask
         self._audit, self._config, self._root = setup.audit, setup.config, setup.place.root
+        self._home = setup.place.home
         self._accepted = False
         self.servers: ServerTools | None = None
         """The MCP servers that the project names."""
@@ -90,8 +91,8 @@ class ProjectTrust:
         self._edited: Callable[[TrustSheet], None] | None = None
         self._waited: dict[str, str] = {}
         """By subject, what was trusted last of each tool that waited when `follow_edits` was called."""
-        self.settle: Callable[[Sequence[Trusted], str, str], None] = lambda _rows, _by, _channel: None
-        """Answers the calls that wait for trust in these."""
+        self.settle: Callable[[Sequence[Trusted], str, str, Sequence[str]], None] = lambda *_: None
+        """Answers the calls that wait for trust in these; ends what trust gave in revoked subjects."""
 
     # -- the project ---------------------------------------------------------------------------------
 
@@ -107,7 +108,7 @@ class ProjectTrust:
         """
         tool = ctx.bound.tool
         # Functions of the program itself are not of the project.
-        if self._accepted or (tool.source is None and tool.kind != "mcp"):
+        if self._accepted or is_function(tool):
             return
         if not self.given:
             raise self.refusal(own=ctx.identity is None and ctx.caller in OWN_CALLERS)
@@ -152,6 +153,24 @@ class ProjectTrust:
             return None, made
         return self._why("this tool", "its calls may", tool, reasons), made
 
+    def why_not_here(self, tool: Tool) -> str | None:
+        """Return why the durable calls of a tool are left to other machines; None if they may run here.
+
+        What needs a digest of the tool's code is found at its first call.
+        """
+        if tool.source is None:
+            waits = self.servers is not None and self.servers.why_waits(tool)
+            return f"{waits}: toolcrib trust {tool.name}" if waits else None
+        if not self.given:
+            return "nobody has accepted this project here: toolcrib trust"
+        # Each call of what an agent has made may be approved by itself.
+        if not self._asks_for(tool) or self.maker(tool) is not None:
+            return None
+        source, reasons = self.ledger.known().get((subject_of(tool), tool.bundle)), self.reasons(tool)
+        if not reasons or source in ("", tool.source.sha256) or (source is not None and self.holds(tool)):
+            return None
+        return f"{self._why('this tool', 'its calls may', tool, reasons)}: toolcrib trust {tool.name}"
+
     def _asks_for(self, tool: Tool) -> bool:
         """Return True if trust is asked for. To accept a project as a whole does not cover bundles."""
         return not self.whole or tool.is_stored
@@ -174,6 +193,23 @@ class ProjectTrust:
     def maker(self, tool: Tool) -> str | None:
         """Return the agent that made a tool; None if a person made it."""
         return None if tool.source is None else self.ledger.makers().get(tool.name)
+
+    def waits(self, tool: Tool) -> Literal["new", "changed"] | None:
+        """Return `new` or `changed` for a tool that waits until a person trusts it; None for another."""
+        if tool.source is None and not is_served(tool):
+            return None
+        if not self.given:
+            return "new"
+        if tool.source is None:
+            if self.servers is None or self.servers.why_waits(tool) is None:
+                return None
+            return "new" if self.servers.is_new(tool.name) else "changed"
+        try:
+            if not self._needs(tool) or self.holds(tool):
+                return None
+        except ToolcribError:  # It refers to something that is missing, as its call reports.
+            return None
+        return "new" if self.last(tool) is None else "changed"
 
     def trusted_grants(self, tool: Tool) -> _ShownGrants | None:
         """Return the grants that a person was shown with this manifest, each with its real path.
@@ -221,7 +257,7 @@ class ProjectTrust:
         A tool that needs no trust is itself.
         """
         if tool.source is None:
-            new = tool.kind == "mcp" and self.servers is not None and self.servers.is_new(tool.name)
+            new = is_served(tool) and self.servers is not None and self.servers.is_new(tool.name)
             return None if new else tool
         if not self.given:
             return None
@@ -266,7 +302,7 @@ class ProjectTrust:
 
     def sheet(self, tool: Tool, paths: Paths | None = None) -> TrustSheet:
         """Return a tool, agent or workflow as it is shown; `paths` keeps looks at paths for many of them."""
-        if tool.kind == "mcp" and self.servers is not None:
+        if is_served(tool) and self.servers is not None:
             return self.servers.sheet(tool)
         is_file = isinstance(tool.config, FileUse)
         digest, last = self._fingerprint(tool, paths), self.last(tool)
@@ -333,10 +369,11 @@ class ProjectTrust:
 
         `more` are further rows. Raises AuditUnavailable or StateUnavailable; then nothing is trusted.
         """
-        own = [one for one in sheets if one.tool.kind != "mcp"]
-        rows = [*(settings_rows(self._config) if settings else ()), *(one.row for one in own), *more]
+        own = [one for one in sheets if not is_served(one.tool)]
+        accepted = settings_rows(self._config, self._home) if settings else ()
+        rows = [*accepted, *(one.row for one in own), *more]
         if self.servers is not None:
-            rows += self.servers.rows(one.tool.name for one in sheets if one.tool.kind == "mcp")
+            rows += self.servers.rows(one.tool.name for one in sheets if is_served(one.tool))
         if not rows:
             return
         subjects = [row.subject for row in rows]
@@ -347,7 +384,7 @@ class ProjectTrust:
         stored = self.ledger.accept(rows, by, channel, texts)
         if self.servers is not None:
             self.servers.reread()
-        self.settle(stored, by, channel)
+        self.settle(stored, by, channel, ())
 
     def trust(self, tool: Tool, by: str, digest: str | None = None, *, channel: str = "program") -> None:
         """Record that a person trusts a tool as it is now; with `digest`, only if it still has this one."""
@@ -388,9 +425,12 @@ class ProjectTrust:
         self._audit.record("TRUST_REVOKED", approver=by, channel=channel, subjects=subjects or ["all"])
         if not subjects:
             self._accepted = False
-            return self.ledger.revoke()
-        ended = sum(self.forget(tool.name, tool.bundle, by, subject=subject_of(tool)) for tool in chosen)
-        return ended + sum(self.ledger.revoke(f"server:{name}") for name in servers)
+            ended = self.ledger.revoke()
+        else:
+            ended = sum(self.forget(tool.name, tool.bundle, by, subject=subject_of(tool)) for tool in chosen)
+            ended += sum(self.ledger.revoke(f"server:{name}") for name in servers)
+        self.settle((), by, channel, subjects or ["all"])
+        return ended
 
     def forget(
         self, name: str, bundle: str, by: str, digest: str | None = None, subject: str | None = None
@@ -402,11 +442,11 @@ class ProjectTrust:
         return len(rows) + self.ledger.revoke(subject or f"tool:{name}", bundle, digest)
 
 
-def settings_rows(config: Config) -> list[Trusted]:
-    """Return the rows that accept a project's settings and its policy as they are."""
+def settings_rows(config: Config, home: Path | None = None) -> list[Trusted]:
+    """Return the rows that accept a project's settings and its policy as they are, in this home folder."""
     policy = config.policy_document
     digest = hashlib.sha256(json.dumps(policy, sort_keys=True).encode()).hexdigest()
     return [
-        Trusted(SETTINGS, config.digest, shown={"started": dict(config.started)}),
+        Trusted(SETTINGS, config.digest, shown={"started": dict(config.started), "home": str(home)}),
         Trusted(POLICY, digest, shown={"policy": policy}),
     ]

@@ -1,21 +1,26 @@
-"""A worker of a project: the supervisor takes calls and keeps them, executor processes run them."""
+"""A worker of a project: the supervisor takes calls and runs and keeps them; other processes run them.
+
+The supervisor runs neither code of the project nor of model providers, so nothing keeps it from renewing its
+leases.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine
 from functools import partial
+from typing import Any
 
-from toolcrib.builtin.names import NAMES
 from toolcrib.project.project import Project
-from toolcrib.runs import worker_name
-from toolcrib.runs.executors import Executors
+from toolcrib.runs import Offer, worker_name
+from toolcrib.runs.processes.executors import Executors
+from toolcrib.runs.processes.stepper import Stepper
 from toolcrib.state import named_database
 
 # -P: otherwise Python searches the working folder first, and runs modules that a project put there.
-_EXECUTOR = (sys.executable, "-P", "-m", "toolcrib.project.worker.execution")
+_CHILD = (sys.executable, "-P", "-m")
 
 
 async def serve_worker(
@@ -26,32 +31,49 @@ async def serve_worker(
     concurrency: int = 4,
     grace_s: float = 10.0,
     memory_bytes: int | None = None,
-    announce: Callable[[int], None] | None = None,
+    announce: Callable[[Offer], None] | None = None,
 ) -> None:
-    """Serve the durable calls of a project's tools until `stop` is set.
+    """Serve the durable calls of a project's tools, and its runs, until `stop` is set.
 
     Then nothing more is taken, and what has not ended within `grace_s` seconds is given back. Each of
     `concurrency` executor processes runs one call at a time and uses at most `memory_bytes`. `app` is
-    `MODULE:FUNCTION`, called with the project in each process to register tools. `announce` gets the number
-    of tools once the worker serves. Raises `UnavailableError` if executor processes do not start.
+    `MODULE:FUNCTION`, called with the project in each process to register tools. `announce` gets what the
+    worker serves, once it does. Raises `NotTrusted` for a project that nobody has accepted, unless the
+    program has tools of its own, and `UnavailableError` if processes do not start.
     """
-    folders = {"root": os.fspath(project.root), "data": os.fspath(project.vault.data)}
-    settings = {**folders, "app": app, "database": named_database(), "memory_bytes": memory_bytes}
+    if app is None and not project.trust.given:
+        raise project.trust.refusal(own=True)
+    folders = {"root": project.place.target, "data": os.fspath(project.vault.data)}
+    settings = {**folders, "app": app, "database": named_database(), "memory_bytes": None}
+    stepper = Stepper((*_CHILD, "toolcrib.project.worker.steps"), settings)
+    limited = {**settings, "memory_bytes": memory_bytes}
     begin = partial(project.calls.stored.begin, worker=worker_name())
-    executors = Executors(_EXECUTOR, settings, concurrency, begin)
-
-    def tools() -> Mapping[str, int | None]:
-        """Return those of the executors, with built-in tools that agents have listed since they started."""
-        here = project.calls.concurrency()
-        return {**{name: here[name] for name in here.keys() & set(NAMES)}, **executors.tools}
-
-    # Before the worker: only what these processes have says which calls it may take.
-    await executors.start()
+    executors = Executors((*_CHILD, "toolcrib.project.worker.execution"), limited, concurrency, begin)
     try:
+        # Before the worker: only these processes know which calls it may take.
+        await _together(stepper.start(), executors.start())
         worker = project.calls.worker(
-            executors.run, tools, kind="worker", concurrency=concurrency, begins=executors.are_complete
+            executors.run,
+            lambda: stepper.offer,
+            stepper.advance,
+            lambda: stepper.has_loaded,
+            kind="worker",
+            concurrency=concurrency,
+            begins=executors.are_complete,
         )
-        serving = None if announce is None else partial(announce, len(tools()))
+        serving = None if announce is None else partial(announce, stepper.offer)
         await worker.run(stop, grace_s, serving)
     finally:
+        await stepper.close()
         await executors.close()
+
+
+async def _together(*starts: Coroutine[Any, Any, None]) -> None:
+    """Wait for all; where one fails the others are cancelled."""
+    tasks = [asyncio.ensure_future(one) for one in starts]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

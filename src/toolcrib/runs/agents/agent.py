@@ -7,10 +7,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, field, replace
 from typing import Any, NamedTuple
 
+from toolcrib.errors import DefinitionError
 from toolcrib.runs.sessions import Usage
+from toolcrib.spec.model_provider import program_models
 from toolcrib.spec.record import record
 
 _USUAL_COST_USD = 10.0
+_FAMILIES = {"claude-": "anthropic", "gemini-": "google", "gpt-": "openai"}
+"""Beginnings of the names of models to their provider."""
+
+
+def full_model(name: str) -> str:
+    """Return PROVIDER:MODEL for the name of a well-known model; any other name as it is."""
+    providers = (provider for start, provider in _FAMILIES.items() if name.startswith(start))
+    return next((f"{provider}:{name}" for provider in providers), name)
 
 
 @record
@@ -58,11 +68,15 @@ class Budgets:
 
 @record
 class Agent:
-    """An agent. `model` is PROVIDER:MODEL, or `scripted`, which answers by `script`."""
+    """An agent. `model` is PROVIDER:MODEL, or `scripted`, which answers by `script`.
+
+    A model of pydantic-ai is one too. Its runs go on only in processes that made this agent, and the field
+    has its name.
+    """
 
     name: str
     """1 to 64 letters, digits, `_` or `-`."""
-    model: str
+    model: Any
     instructions: str = ""
     """The system prompt, before the conversation."""
     description: str = ""
@@ -79,10 +93,23 @@ class Agent:
     script: tuple[Mapping[str, Any], ...] = ()
     """The answers of the model `scripted`: `text`, `calls`; the last one is repeated."""
 
+    def __post_init__(self) -> None:
+        if isinstance(self.model, str):
+            return
+        if not (hasattr(self.model, "request") and hasattr(self.model, "model_name")):
+            raise DefinitionError(
+                f"the model of agent {self.name} is {self.model!r}, which is not a model of pydantic-ai",
+                hint="Give PROVIDER:MODEL, `scripted`, or an object such as AnthropicModel(…).",
+            )
+        # Everything else handles an agent as data. The newest agent of a name has the model.
+        provider = f"python.{self.name}"
+        program_models[provider] = self.model
+        object.__setattr__(self, "model", f"{provider}:{self.model.model_name}")
+
     @property
     def provider(self) -> str:
         """The provider of the model."""
-        return self.model.partition(":")[0]
+        return str(self.model).partition(":")[0]
 
     @property
     def document(self) -> dict[str, Any]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,16 +17,20 @@ from toolcrib.manifest import (
     Document,
     SourceFiles,
     diagnostics_of,
+    dump,
     failure,
     load,
     make,
     read,
+    read_team,
 )
+from toolcrib.manifest.dialects.base import Translated
 from toolcrib.manifest.yaml.form import Form, Misfit
-from toolcrib.runs.agents.agent import Agent
+from toolcrib.runs.agents.agent import Agent, full_model
 from toolcrib.spec.naming import did_you_mean
 
 _SUFFIX = ".yml"
+_HAS_AGENTS = re.compile(rb"^agents[ \t]*:", re.MULTILINE)
 _File = TypeVar("_File")
 _KNOWN = (
     Misfit(("name",), rule="name"),
@@ -84,16 +89,70 @@ def read_files(
     return found, findings
 
 
+def read_all(
+    folder: Path, teams: Iterable[Path], files: SourceFiles
+) -> tuple[dict[str, tuple[Agent, Document]], list[Diagnostic]]:
+    """Return the agents of a folder and of team files by name, and the findings about both."""
+    found, findings = read_files(folder, files, _read_agent)
+    for path in teams:
+        try:
+            raw = read(str(path), files)
+            agents = _read_team_agents(str(path), raw) if _HAS_AGENTS.search(raw) else {}
+        except FileNotFoundError:
+            continue
+        except ManifestError as error:
+            findings += diagnostics_of(error)
+            continue
+        for name, (agent, document) in agents.items():
+            if name in found:
+                message = f"there is an agent `{name}` in {found[name][1].path} already"
+                findings.append(document.diagnostic("wrong-value", message, key=True))
+            else:
+                found[name] = agent, document
+    return found, findings
+
+
 def read_agent(path: str, raw: bytes) -> tuple[Agent, Document]:
     """Return the agent of a file, and the file. Raises `ManifestError` with every misfit and its position."""
     document = load(raw, path)
-    found = _form().misfits(document, document.data)
+    found = _misfits(document)
+    if not found and document.data["name"] != Path(path).name.removesuffix(_SUFFIX):
+        # An agent is found by the name of its file, so nobody could call it by another one.
+        message = f"the name differs from that of the file, {Path(path).name}"
+        found.append(document.diagnostic("name-folder", message, ("name",)))
+    if found:
+        raise failure(found)
+    return Agent.of(document.data), document
+
+
+def read_team_agents(path: str, raw: bytes) -> dict[str, tuple[Agent, Document]]:
+    """Return the agents of the map `agents:` of a team file by name, each with its part of the file.
+
+    An entry without `model` is only a list of tools. Raises `ManifestError` with every mistake.
+    """
+    team, found = read_team(path, raw), []
+    agents: dict[str, tuple[Agent, Document]] = {}
+    for member in team.members:
+        if member.place[0] == "agents" and "model" in member.more:
+            data = {"name": member.name, "description": member.role, **member.more, "tools": [*member.skills]}
+            if isinstance(data["model"], str):
+                data["model"] = full_model(data["model"])
+            document = Translated(team.document, data, {(): member.place[:2]})
+            # People trust one agent of the file, whatever else is in it.
+            document.raw = dump(data).encode()
+            misfits = _misfits(document)
+            found += misfits
+            if not misfits:
+                agents[member.name] = Agent.of(data), document
+    if found:
+        raise failure(found)
+    return agents
+
+
+def _misfits(document: Document) -> list[Diagnostic]:
+    """Return what is wrong with the form of one agent."""
+    found, data = _form().misfits(document, document.data), document.data
     if not found:
-        data = document.data
-        if data["name"] != Path(path).name.removesuffix(_SUFFIX):
-            # An agent is found by the name of its file, so nobody could call it by another one.
-            message = f"the name differs from that of the file, {Path(path).name}"
-            found.append(document.diagnostic("name-folder", message, ("name",)))
         if data.get("instructions") and data.get("system"):
             message = "`system` is another name for `instructions`: write one of them"
             found.append(document.diagnostic("wrong-value", message, ("system",), key=True))
@@ -101,9 +160,7 @@ def read_agent(path: str, raw: bytes) -> tuple[Agent, Document]:
         for name in both:
             at = ("agents", data["agents"].index(name))
             found.append(document.diagnostic("wrong-value", f"`{name}` is a tool of it as well", at))
-    if found:
-        raise failure(found)
-    return Agent.of(document.data), document
+    return found
 
 
 def check_agents(
@@ -124,3 +181,8 @@ def check_agents(
                     message = f"there is no {key[:-1]} `{name}`"
                     found.append(document.diagnostic("agent", message, (key, at), hint=hint))
     return found
+
+
+# Files are read for each use, but parsed only if path or bytes differ from the last time.
+_read_agent = lru_cache(maxsize=256)(read_agent)
+_read_team_agents = lru_cache(maxsize=16)(read_team_agents)

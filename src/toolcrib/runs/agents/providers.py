@@ -12,15 +12,15 @@ from toolcrib.errors import NotFoundError, SecretMissing, UnavailableError
 from toolcrib.runs.agents.agent import Agent
 from toolcrib.runs.agents.scripted import scripted_model
 from toolcrib.spec import SecretSource
-from toolcrib.spec.model_provider import ModelApi, ModelProvider
+from toolcrib.spec.model_provider import MODEL_APIS, ModelApi, ModelProvider, program_models
 from toolcrib.spec.naming import suggestion
+from toolcrib.state.installation import install_hint
 
 if TYPE_CHECKING:
     import httpx2
     from pydantic_ai.models import Model
 
 _MAX_ANSWER = 64 * 1024 * 1024
-_INSTALL = "Install it: pip install 'toolcrib[agents]'"
 
 
 _HEADERS: Mapping[ModelApi, tuple[str, str]] = {
@@ -55,7 +55,7 @@ class Models:
         if not _installed():
             return []
         ready = [name for name, one in self._providers.items() if not one.key or self._secrets.get(one.key)]
-        return ["scripted", *ready]
+        return ["scripted", *ready, *program_models]
 
     @property
     def keys(self) -> set[str]:
@@ -69,8 +69,10 @@ class Models:
         `SecretMissing` without its key.
         """
         if not _installed():
-            raise UnavailableError("agents need the extra `agents`, which is not installed", hint=_INSTALL)
-        if agent.model != "scripted":
+            raise UnavailableError(
+                "agents need the extra `agents`, which is not installed", hint=install_hint("agents")
+            )
+        if agent.model != "scripted" and agent.provider not in program_models:
             self._key(self._provider(agent.provider))
 
     @staticmethod
@@ -82,13 +84,16 @@ class Models:
         """Return True if `get` takes no time."""
         if agent.model == "scripted":
             return "pydantic_ai.models.function" in sys.modules
-        return any(model == agent.model for model, _ in self._made)
+        return agent.provider in program_models or any(model == agent.model for model, _ in self._made)
 
     def get(self, agent: Agent, step: int = 0) -> Model:
         """Return the model of an agent; `step` is the number of a scripted answer. Raises as `check` does."""
         self.check(agent)
         if agent.model == "scripted":
             return scripted_model(agent.script, step)
+        if agent.provider in program_models:
+            own: Model = program_models[agent.provider]
+            return own
         provider = self._provider(agent.provider)
         key = self._key(provider)
         # By the key too: after it was changed, the next step must not send the old one.
@@ -100,6 +105,11 @@ class Models:
 
     def api(self, agent: Agent) -> ModelApi:
         """Return the API that the agent's provider speaks."""
+        own = program_models.get(agent.provider)
+        if own is not None:
+            # `google-gla`, `google-vertex`, …; the form for Anthropic is plain JSON Schema.
+            system = str(own.system).partition("-")[0]
+            return next((api for api in MODEL_APIS if api == system), "anthropic")
         return "anthropic" if agent.model == "scripted" else self._provider(agent.provider).api
 
     def _provider(self, name: str) -> ModelProvider:

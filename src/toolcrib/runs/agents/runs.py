@@ -5,26 +5,40 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict
-from typing import Any, Protocol
+from typing import Any, Protocol, Unpack
 
 from toolcrib.core.context import current_trace
-from toolcrib.errors import Cancelled, ConflictError, InvalidError, NotFoundError, ToolcribError, UsageError
+from toolcrib.errors import (
+    Cancelled,
+    ConflictError,
+    InvalidInput,
+    NotFoundError,
+    StateUnavailable,
+    ToolcribError,
+    UsageError,
+)
+from toolcrib.runs import live_workers
 from toolcrib.runs.agents.agent import Agent, AgentTeam
 from toolcrib.runs.agents.providers import Models
 from toolcrib.runs.agents.tools import AgentTools
+from toolcrib.runs.filters import Change, Changed, Filters, changeable
 from toolcrib.runs.sessions import DurableRuns, Run, RunDraft, RunEvent, RunStore, StoredMessage
 from toolcrib.spec import Caller
 
 _CALLS = (
-    "SELECT calls.id, calls.state, calls.attempts, calls.ended_at,"
+    "SELECT calls.id, calls.state, calls.tool, calls.attempts, calls.ended_at,"
     " (SELECT MIN(began_at) FROM call_attempts WHERE call_attempts.call_id = calls.id) FROM calls"
     " JOIN run_uses ON run_uses.call_id = calls.id WHERE run_uses.run_id = ?"
 )
 
 
 def timeline(store: RunStore, run: Run) -> dict[str, Any]:
-    """Return a run as JSON with `iterations`: model, usage, times, `text` of the answer, `calls`."""
+    """Return a run as JSON with `iterations`: model, usage, times, `text` of the answer, `calls`.
+
+    A call that is ready has `served`: False if no live worker has its tool.
+    """
     texts = {
         message.iteration: _text(message)
         # Also what a retry has replaced: those iterations are shown, marked by `live`.
@@ -32,14 +46,17 @@ def timeline(store: RunStore, run: Run) -> dict[str, Any]:
         if message.kind == "response" and message.iteration
     }
     calls = {row[0]: row for row in store.database.rows(_CALLS, run.id)}
+    served = _served(store) if any(row[1] == "ready" for row in calls.values()) else frozenset()
     children = {child.id: child for child in store.tree(run.id)}
     uses: dict[int, list[dict[str, Any]]] = {}
     for use in store.uses(run.id):
         shown: dict[str, Any] = {"name": use.name, "arguments": _arguments(use.arguments)}
         if use.call_id in calls:
-            _, state, attempts, ended_at, began_at = calls[use.call_id]
+            _, state, tool, attempts, ended_at, began_at = calls[use.call_id]
             shown |= {"call": use.call_id, "state": state, "attempts": attempts}
             shown |= {"began_at": began_at, "ended_at": ended_at}
+            if state == "ready":
+                shown["served"] = tool in served
         elif use.child_id in children:
             child = children[use.child_id]
             shown |= {"run": child.id, "agent": child.agent, "state": child.state}
@@ -57,6 +74,11 @@ def timeline(store: RunStore, run: Run) -> dict[str, Any]:
         for one in store.iterations(run.id)
     ]
     return {**run.document, "iterations": iterations}
+
+
+def _served(store: RunStore) -> frozenset[str]:
+    workers = live_workers(store.database, store.calls.lease_s)
+    return frozenset[str]().union(*(worker.tools for worker in workers))
 
 
 def _text(message: StoredMessage) -> str:
@@ -77,8 +99,8 @@ class RunServer(Protocol):
     def serve(self) -> None:
         """Serve in the running event loop from now on, until `stop`."""
 
-    async def stop(self) -> None:
-        """Stop serving; what runs is given back."""
+    def serving(self) -> AbstractAsyncContextManager[None]:
+        """Open the tools and serve, for code whose event loop ends with it."""
 
 
 class AgentRuns:
@@ -180,10 +202,8 @@ class AgentRuns:
         """Do the same as `run`, for code without an event loop."""
 
         async def run_once() -> Run:
-            try:
+            async with self._serving.serving():
                 return await self.run(session, agent, prompt, variables, **options)
-            finally:
-                await self._serving.stop()
 
         try:
             asyncio.get_running_loop()
@@ -229,6 +249,13 @@ class AgentRuns:
         """Return runs, the newest first; options are those of `RunStore.page`."""
         return self.store.page(**options)
 
+    def count(self, change: Change | None = None, **filters: Unpack[Filters]) -> int:
+        """Return how many runs match; with `change`, how many `cancel_all` or `retry_all` would change.
+
+        Runs that an agent called do not count.
+        """
+        return self.store.count(**(filters if change is None else changeable("runs", change, filters)))
+
     def tree(self, id: str) -> Sequence[Run]:
         """Return a run and those below it; `NotFoundError`."""
         return self.store.tree(id)
@@ -255,6 +282,28 @@ class AgentRuns:
             identity.require_made(f"run {id}", run.caller)
         self._runs.tree.retry(id, iteration, self._redefined(run))
 
+    def cancel_all(self, **filters: Unpack[Filters]) -> Changed:
+        """End every matching run that has not ended, and all below it."""
+        return self._each("cancel", self.cancel, filters)
+
+    def retry_all(self, **filters: Unpack[Filters]) -> Changed:
+        """Continue every matching run that failed or was cancelled, each for the caller who began it."""
+        return self._each("retry", self.retry, filters)
+
+    def _each(self, change: Change, act: Callable[[str], object], filters: Filters) -> Changed:
+        changed = Changed([], {})
+        # Listed first: a run that fails again meanwhile is not continued twice.
+        for ids in list(self.store.batches(changeable("runs", change, filters))):
+            for id in ids:
+                try:
+                    act(id)
+                    changed.done.append(id)
+                except StateUnavailable:
+                    raise
+                except ToolcribError as error:
+                    changed.refused[id] = error.message
+        return changed
+
     def _redefined(self, run: Run) -> tuple[str, str] | None:
         """Return definition and provider of a run's agent as it is now; None if there is none any more."""
         try:
@@ -275,13 +324,13 @@ class AgentRuns:
         """Begin a run in a new session that continues after an iteration of this one; return its id.
 
         It is a run of this caller, whoever made the other one. Its agent is as in `retry`. Raises
-        `InvalidError` for a workflow, whose steps would all run anew, with inputs that nobody has checked.
+        `InvalidInput` for a workflow, whose steps would all run anew, with inputs that nobody has checked.
         """
         run = self.find(id)
         # Only runs of workflows have a prefix: `workflow:NAME`.
         kind, _, name = run.agent.rpartition(":")
         if kind:
-            raise InvalidError(
+            raise InvalidInput(
                 "a run of a workflow cannot be forked", hint=f"Run it again: toolcrib workflows run {name}"
             )
         known = None if identity is None else json.dumps(identity.as_dict())

@@ -78,7 +78,8 @@ def _words(messages: Sequence[ModelMessage]) -> dict[str, str]:
         results = returned or results
         prompts = [str(part.content) for part in message.parts if isinstance(part, UserPromptPart)]
         prompt = prompts[-1] if prompts else prompt
-    return {"prompt": prompt, "result": results[-1] if results else "", "results": "\n".join(results)}
+    # A turn may have several calls; `results` is another name for the same.
+    return {"prompt": prompt, **dict.fromkeys(("result", "results"), "\n".join(results))}
 
 
 def _filled(text: str, words: Mapping[str, str]) -> str:

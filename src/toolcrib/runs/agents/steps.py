@@ -27,7 +27,7 @@ from toolcrib.runs.agents.conversation import (
 )
 from toolcrib.runs.agents.providers import Models
 from toolcrib.runs.agents.tools import AgentTools, definitions
-from toolcrib.runs.sessions import ClaimedRun, ModelStep, Run, RunSteps, RunTransitions, StoredMessage
+from toolcrib.runs.sessions import ClaimedRun, ModelStep, Run, RunTransitions, StoredMessage
 
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelMessage, ModelResponse
@@ -46,12 +46,11 @@ _FLUSH_S = 0.1
 _BYTES_PER_TOKEN = 4
 
 
-class AgentSteps(RunSteps):
-    """Makes the model steps that a dispatcher delivers to this process."""
+class AgentSteps:
+    """Makes the model steps of runs in this process."""
 
     def __init__(self, runs: RunTransitions, models: Models, tools: AgentTools, worker: str) -> None:
-        super().__init__(runs, worker)
-        self.begins = models.are_loaded
+        self._runs, self._worker = runs, worker
         self._models = models
         self._tools = tools
 

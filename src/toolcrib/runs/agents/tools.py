@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from toolcrib.builtin.names import READER
+from toolcrib.core.bound import Bound
 from toolcrib.errors import BudgetExceeded, InvalidInput, ToolcribError, ToolNotFound, Violation
 from toolcrib.runs.agents.agent import Agent, AgentTeam
 from toolcrib.runs.agents.conversation import WantedCall
+from toolcrib.runs.known_tools import KnownTools
 from toolcrib.runs.sessions import ClaimedRun, NewUse, RunDraft
 from toolcrib.schema.provider_shapes import Shaped, shape_tools
 from toolcrib.spec import Tool
@@ -39,45 +41,71 @@ Raises the error of a call that would be refused.
 
 
 class AgentTools:
-    """The tools of agents. `get` returns or raises `ToolNotFound`; `switch_on` gets an agent to serve.
+    """The tools of agents: those that are known to the store of the runs, whichever process has them.
 
+    `here` returns a tool of this process, or raises `ToolNotFound`; `switch_on` gets an agent to serve.
     `offered` returns a tool as a model may read it, or None.
     """
 
     def __init__(
         self,
-        get: Callable[[str], Tool],
+        known: Callable[[], KnownTools],
+        here: Callable[[str], Bound],
         prepare: PrepareCall,
         switch_on: Callable[[Agent], None] = lambda _: None,
         offered: Callable[[Tool], Tool | None] = lambda tool: tool,
     ) -> None:
-        self._get, self._offered = get, offered
+        self._known, self._here, self._offered = known, here, offered
         self._switch_on = switch_on
         self.prepare = prepare
 
     def check(self, team: AgentTeam) -> None:
-        """Raise `ToolNotFound` if one of the agents lists a tool that does not exist."""
+        """Raise `ToolNotFound` if one of the agents lists a tool that no process has recorded."""
         for agent in (team.agent, *team.others.values()):
             self._switch_on(agent)
             for name in agent.tools:
-                self._get(name)
+                self.require(name)
+
+    def require(self, name: str) -> None:
+        """Raise the reason why there is no tool of this name, here or elsewhere."""
+        self.record((name,))
+        try:
+            self._here(name)
+        except ToolcribError as error:
+            if self._known().some((name,)):
+                return
+            if isinstance(error, ToolNotFound) and not error.details:
+                self._known().find(name)  # Its error may name a near one.
+            raise
+
+    def record(self, names: Iterable[str]) -> None:
+        """Record those of these tools that this process has, for the steps of all runs."""
+        found = []
+        for name in names:
+            with suppress(ToolcribError):
+                bound = self._here(name)
+                if (tool := self._offered(bound.tool)) is not None:
+                    found.append((tool, bound.may_repeat))
+        self._known().record(found)
 
     def shaped(self, agent: Agent, api: ModelApi) -> Shaped:
-        """Return the agent's tools in a provider's form. One that no longer exists is left out.
+        """Return the agent's tools in a provider's form. One that nobody may read yet is left out.
 
         The reader of cut outputs is one of them once there are any.
         """
         self._switch_on(agent)
-        tools = {}
-        for name in (*agent.tools, READER):
-            with suppress(ToolcribError):
-                if (tool := self._offered(self._get(name))) is not None:
-                    tools[name] = tool
+        self.record((*agent.tools, READER))
+        known = self._known().some((*agent.tools, READER))
         # Only the built-in reader goes to agents that do not list it, and not to one that has no tools at
         # all.
-        if READER not in agent.tools and READER in tools and not (agent.tools and tools[READER].is_builtin):
-            del tools[READER]
-        return shape_tools(tools.values(), _SHAPES[api])
+        if READER not in agent.tools and not (agent.tools and self._has_reader()):
+            known.pop(READER, None)
+        return shape_tools((bound.tool for bound in known.values()), _SHAPES[api])
+
+    def _has_reader(self) -> bool:
+        with suppress(ToolcribError):
+            return self._here(READER).tool.is_builtin
+        return False
 
     def use(self, wanted: WantedCall, claim: ClaimedRun, team: AgentTeam, shaped: Shaped) -> NewUse:
         """Return what becomes of a call: a call of a tool, a run, or the reason for the model why not."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from toolcrib.runs.calls import DurableCalls
+from toolcrib.runs.known_tools import KnownTools
 from toolcrib.runs.sessions.store import RunStore
 from toolcrib.runs.sessions.transitions import RunTransitions
 from toolcrib.runs.sessions.tree import RunTree
@@ -18,6 +19,7 @@ class DurableRuns(NamedTuple):
     """The calls and runs of a database, with every change that one can make."""
 
     calls: DurableCalls
+    tools: KnownTools
     store: RunStore
     changes: RunTransitions
     tree: RunTree
@@ -30,4 +32,4 @@ def durable_runs(calls: DurableCalls) -> DurableRuns:
     store = RunStore(calls)
     changes = RunTransitions(store)
     calls.on_end.append(changes.call_ended)
-    return DurableRuns(calls, store, changes, RunTree(store))
+    return DurableRuns(calls, KnownTools(calls.database), store, changes, RunTree(store))

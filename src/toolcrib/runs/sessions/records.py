@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields
+from dataclasses import asdict, fields
 from typing import Any, Literal, NamedTuple
 
 from toolcrib.spec.record import record
@@ -118,6 +118,17 @@ class ClaimedRun(NamedTuple):
     taken_at: float
     trace: str | None
     """The `traceparent` of the run: its calls and the runs below it are in the same trace."""
+    provider: str
+    """The provider of its model."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the JSON form, for another process."""
+        return {**self._asdict(), "run": asdict(self.run)}
+
+    @classmethod
+    def of(cls, data: dict[str, Any]) -> ClaimedRun:
+        """Return the claim that `as_json` has written."""
+        return cls(**{**data, "run": Run(**data["run"])})
 
     @property
     def epoch(self) -> int:

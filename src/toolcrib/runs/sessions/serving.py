@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 
@@ -15,23 +14,32 @@ from toolcrib.runs.sessions.transitions import RunTransitions
 from toolcrib.state import Transaction
 
 
-class RunSteps(ABC):
-    """Takes runs, and lets each go one step further."""
+class StepLost(Exception):
+    """The process that made a step has died."""
 
-    def __init__(self, runs: RunTransitions, worker: str) -> None:
-        self._runs = runs
-        self._worker = worker
-        self.begins: Callable[[], bool] = lambda: True
-        """Returns False while a step that is taken does not begin at once: `advance` then calls `begin`."""
+
+class RunSteps:
+    """Takes runs, and has each go one step further.
+
+    `advance` makes one step and records it. It may raise `StateUnavailable`, and the step is made again, or
+    `StepLost`. Where `begins` returns False, a step that is taken does not begin at once, and `advance` calls
+    `RunTransitions.begin`.
+    """
+
+    def __init__(
+        self,
+        runs: RunTransitions,
+        worker: str,
+        advance: Callable[[ClaimedRun], Awaitable[None]],
+        begins: Callable[[], bool],
+    ) -> None:
+        self._runs, self._worker = runs, worker
+        self._advance, self._begins = advance, begins
         self._running: dict[str, tuple[ClaimedRun, asyncio.Task[None]]] = {}
-
-    @abstractmethod
-    async def advance(self, claim: ClaimedRun) -> None:
-        """Make one step and record it. May raise `StateUnavailable`; then the step is made again."""
 
     def take(self, tx: Transaction, run_id: str) -> Work | None:
         """Take a run in the transaction that delivers it; None if it is not ready."""
-        claim = self._runs.claim(tx, run_id, self._worker, begins=self.begins())
+        claim = self._runs.claim(tx, run_id, self._worker, begins=self._begins())
         return None if claim is None else partial(self._work, claim)
 
     def beat(self) -> None:
@@ -54,10 +62,13 @@ class RunSteps(ABC):
         assert task is not None
         self._running[claim.run.id] = claim, task
         try:
-            await self.advance(claim)
+            await self._advance(claim)
         except asyncio.CancelledError:  # The worker ends, or no longer has the run: then this is refused.
             with suppress(StateUnavailable):
                 self._runs.again(claim, 0.0, None, 0.0)
+        except StepLost as error:
+            with suppress(StateUnavailable):  # Its lease ends.
+                self._runs.lose(claim, str(error))
         except StateUnavailable as error:  # Nothing was recorded, so the step is rescued.
             note_lost(self._runs.store.database, error)
         finally:

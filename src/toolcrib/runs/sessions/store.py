@@ -6,11 +6,13 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field
-from typing import Any, cast
+from typing import Any, Unpack, cast, get_args
 
 from toolcrib.core.context import new_trace
-from toolcrib.errors import ConflictError, InvalidError, NotFoundError
+from toolcrib.errors import ConflictError, InvalidInput, NotFoundError
 from toolcrib.runs.calls import DurableCalls
+from toolcrib.runs.dispatch import run_entry
+from toolcrib.runs.filters import Conditions, Filters, batches, conditions, count
 from toolcrib.runs.history import states_of
 from toolcrib.runs.sessions.events import RunEvents, RunNotes
 from toolcrib.runs.sessions.records import (
@@ -36,11 +38,6 @@ _MAX_VARIABLES = 256_000
 TAKE_SESSION = "UPDATE sessions SET active_run = COALESCE(active_run, ?) WHERE id = ? RETURNING active_run"
 """It locks the session even if another run has it: so the end of that run sees the one that waits."""
 _MESSAGES = "SELECT run_id, number, iteration, kind, content FROM run_messages"
-
-
-def run_entry(provider: str) -> str:
-    """Return the entry to which runs are sent whose model is of this provider."""
-    return f"run:{provider}"
 
 
 @record
@@ -113,11 +110,11 @@ class RunStore:
         """Store a run of a session, or of a new one, and return its id.
 
         It waits while an earlier run of the session has not ended. Raises `NotFoundError` for the session,
-        and `InvalidError` for variables that are not JSON.
+        and `InvalidInput` for variables that are not JSON.
         """
         variables = _json_object("variables", new.variables)
         if len(new.prompt) > _MAX_TEXT:
-            raise InvalidError(f"the prompt has more than {_MAX_TEXT:,} characters")
+            raise InvalidInput(f"the prompt has more than {_MAX_TEXT:,} characters")
         with self.change(f"session {session_id or new_id()}") as notes:
             return self.insert_root(notes, session_id, new, variables)
 
@@ -181,8 +178,7 @@ class RunStore:
         self, limit: int = 100, *, before: str | None = None, caller: str | None = None
     ) -> Sequence[Session]:
         """Return sessions, the newest first, at most 500; `before` is the last id of the page before."""
-        most = max(0, min(limit, 500))
-        rows = newest(self.database, "sessions", SESSION_COLUMNS, {"caller": caller}, most, before=before)
+        rows = newest(self.database, "sessions", SESSION_COLUMNS, {"caller": caller}, limit, before=before)
         return [Session(*cast("Any", row)) for row in rows]
 
     def find(self, id: str, caller: str | None = None) -> Run:
@@ -207,24 +203,32 @@ class RunStore:
 
     def page(
         self,
-        state: RunState | None = None,
+        state: str | Sequence[str] | None = None,
         limit: int = 100,
         *,
         before: str | None = None,
-        session_id: str | None = None,
-        agent: str | None = None,
-        caller: str | None = None,
         top: bool = False,
+        **filters: Unpack[Conditions],
     ) -> Sequence[Run]:
         """Return runs, the newest first, at most 500; `before` is the last id of the page before.
 
         `top`: only those that no agent called.
         """
-        filters = {"state": state, "session_id": session_id, "agent": agent, "caller": caller}
-        where = "parent_id IS NULL" if top else "1 = 1"
-        most = max(0, min(limit, 500))
-        rows = newest(self.database, "runs", RUN_COLUMNS, filters, most, before=before, where=where)
+        wanted = _columns(Filters(**filters, state=state), top=top)
+        rows = newest(self.database, "runs", RUN_COLUMNS, wanted, limit, before=before)
         return [Run(*cast("Any", row)) for row in rows]
+
+    def count(self, *, top: bool = True, **filters: Unpack[Filters]) -> int:
+        """Return how many runs match."""
+        return count(self.database, "runs", _columns(filters, top=top))
+
+    def batches(self, filters: Filters) -> Iterator[list[str]]:
+        """Yield the ids of the matching runs that no agent called, a few hundred at a time."""
+        return batches(self.database, "runs", _columns(filters, top=True))
+
+    def counts(self, caller: str | None = None) -> dict[str, int]:
+        """Return how many runs there are, of this caller or of all, by state."""
+        return {state: self.count(state=state, caller=caller) for state in get_args(RunState)}
 
     def tree(self, id: str) -> Sequence[Run]:
         """Return a run and those below it, each after the one that called it; `NotFoundError`."""
@@ -272,6 +276,10 @@ class RunStore:
         return found[summaries[-1] :] if summaries else found
 
 
+def _columns(filters: Filters, *, top: bool) -> dict[str, Any]:
+    return {**conditions("runs", filters), "parent_id IS NULL": True if top else None}
+
+
 def run_row(id: str, session_id: str, new: RunDraft, variables: str, now: float) -> dict[str, Any]:
     """Return the row of a run that has not begun; the place in its tree and the state are not in it."""
     counts = ("epoch", "iteration", "open_calls", "failures", "rescues", "input_tokens", "output_tokens")
@@ -305,9 +313,9 @@ def _json_object(what: str, value: Mapping[str, Any]) -> str:
     try:
         text = json.dumps(dict(value), allow_nan=False)
     except (TypeError, ValueError) as error:
-        raise InvalidError(
+        raise InvalidInput(
             f"the {what} are not JSON: {error}", hint="Use texts, numbers, booleans, null, lists, objects."
         ) from None
     if len(text) > _MAX_VARIABLES:
-        raise InvalidError(f"the {what} have more than {_MAX_VARIABLES:,} characters")
+        raise InvalidInput(f"the {what} have more than {_MAX_VARIABLES:,} characters")
     return text

@@ -13,21 +13,22 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, cast
 
 from toolcrib.errors import ToolcribError, ToolFailed
+from toolcrib.runs.leases import IS_LOST, lost_rows
 from toolcrib.runs.sessions.events import RunNotes
 from toolcrib.runs.sessions.records import RUN_COLUMNS, ClaimedRun, Run, RunState, Usage
 from toolcrib.runs.sessions.results import results_message
 from toolcrib.runs.sessions.store import RunDraft, RunStore, add_message, run_row
 from toolcrib.spec.identifier import new_id
 from toolcrib.spec.record import record
-from toolcrib.state import Transaction
+from toolcrib.state import Transaction, this_process
 
 _MAX_RESCUES = 3
 # As for calls (`toolcrib.runs.calls`): what a worker records after it has lost the run changes no row.
 _OWN = "WHERE id = ? AND epoch = ? AND state = 'running'"
 _TAKE = (
-    "UPDATE runs SET state = 'running', epoch = epoch + 1, worker = ?, lease_ends_at = ?"
-    f" WHERE id = ? AND state = 'ready' AND ready_at <= ?"
-    f" RETURNING {RUN_COLUMNS}, definition, identity, streams, trace"
+    "UPDATE runs SET state = 'running', epoch = epoch + 1, worker = ?, holder = ?, lease_ends_at = ?"
+    " WHERE id = ? AND state = 'ready' AND ready_at <= ?"
+    f" RETURNING {RUN_COLUMNS}, definition, identity, streams, trace, provider"
 )
 _SPEND = (
     "input_tokens = input_tokens + ?, output_tokens = output_tokens + ?, cost_usd = cost_usd + ?,"
@@ -75,7 +76,7 @@ _READY = (
 """Calls run side by side, so the longest one counts. Time in which nothing runs does not."""
 _QUEUED = "SELECT id FROM runs WHERE session_id = ? AND state = 'queued' ORDER BY id LIMIT 1"
 _NEXT = "UPDATE runs SET state = 'ready', ready_at = ? WHERE id = ? AND state = 'queued'"
-_LOST = "SELECT id, epoch, rescues, worker FROM runs WHERE state = 'running' AND lease_ends_at <= ?"
+_FACTS = "SELECT id, epoch, rescues, worker FROM runs"
 _RESCUE = (
     "UPDATE runs SET state = 'ready', rescues = rescues + ?, ready_at = ?, worker = NULL,"
     f" lease_ends_at = NULL {_OWN} RETURNING root_id"
@@ -125,14 +126,15 @@ class RunTransitions:
         `begin`: the death of the worker does not count before.
         """
         now = tx.now()
-        row = tx.one(_TAKE, worker if begins else None, now + self.lease_s, id, now)
+        row = tx.one(_TAKE, worker if begins else None, this_process(), now + self.lease_s, id, now)
         if row is None:
             later = tx.one("SELECT ready_at FROM runs WHERE id = ? AND state = 'ready'", id)
             if later is not None:
                 self.store.send(tx, id, later[0] - now)
             return None
-        *columns, definition, identity, streams, trace = row
-        return ClaimedRun(Run(*cast("Any", columns)), definition, identity, bool(streams), now, trace)
+        *columns, definition, identity, streams, trace, provider = row
+        run = Run(*cast("Any", columns))
+        return ClaimedRun(run, definition, identity, bool(streams), now, trace, provider)
 
     def begin(self, claim: ClaimedRun, worker: str) -> None:
         """Record that a step which was only taken is made from now on."""
@@ -225,29 +227,35 @@ class RunTransitions:
         tx.after_commit.append(self.store.events.wake)
 
     def rescue(self) -> list[str]:
-        """Take the runs of workers that are silent, at most 100, and send them again; return their ids."""
-        with self.store.database.read() as tx:
-            lost = tx.all(f"{_LOST} ORDER BY lease_ends_at LIMIT 100", tx.now())
-            if lost and tx.has_just_begun(self.lease_s):
-                return []
+        """Take the runs of dead or silent workers, at most 100, and send them again; return their ids."""
         rescued = []
-        for id, *_ in lost:
-            # A transaction each: the end of a run locks its parent and the events of all runs.
+        # A transaction each: the end of a run locks its parent and the events of all runs.
+        for id, holder in lost_rows(self.store.database, "runs", self.lease_s):
             with self.store.change(f"run {id}") as notes:
-                row = notes.tx.one(f"{_LOST} AND id = ?", notes.now, id)
-                if row is None:  # Its worker, which was frozen, has renewed the lease since.
-                    continue
-                _, epoch, rescues, worker = row
-                if worker is not None and rescues >= _MAX_RESCUES:
-                    message = f"{rescues + 1} workers that made this model step have died"
-                    error = ToolFailed(message)
-                    if end_run(self.store, notes, (id, epoch, "running"), "failed", error=error):
-                        rescued.append(id)
-                elif row := notes.tx.one(_RESCUE, int(worker is not None), notes.now, id, epoch):
-                    notes.add((id, row[0]), "rescued" if worker else "handed_back")
-                    self.store.send(notes.tx, id, 0.0)
+                row = notes.tx.one(f"{_FACTS} WHERE id = ? AND {IS_LOST}", id, notes.now, holder)
+                # None if its worker, which was frozen, has renewed the lease since.
+                if row is not None and self._lost(notes, row):
                     rescued.append(id)
         return rescued
+
+    def lose(self, claim: ClaimedRun, reason: str) -> bool:
+        """Record that the process of a step has died, as `rescue` does; False if the worker lost the run."""
+        with self.store.change(f"run {claim.run.id}") as notes:
+            row = notes.tx.one(f"{_FACTS} {_OWN}", claim.run.id, claim.epoch)
+            return row is not None and self._lost(notes, row, reason)
+
+    def _lost(self, notes: RunNotes, row: tuple[Any, ...], reason: str = "") -> bool:
+        id, epoch, rescues, worker = row
+        if worker is not None and rescues >= _MAX_RESCUES:
+            why = f": the last one {reason}" if reason else ""
+            error = ToolFailed(f"{rescues + 1} workers that made this model step have died{why}")
+            return end_run(self.store, notes, (id, epoch, "running"), "failed", error=error)
+        found = notes.tx.one(_RESCUE, int(worker is not None), notes.now, id, epoch)
+        if found is None:
+            return False
+        notes.add((id, found[0]), "rescued" if worker else "handed_back")
+        self.store.send(notes.tx, id, 0.0)
+        return True
 
     # -- parts -----------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from toolcrib.errors import ConflictError, InvalidError, NotFoundError
+from toolcrib.errors import ConflictError, InvalidInput, NotFoundError
 from toolcrib.runs.sessions.events import RunNotes
 from toolcrib.runs.sessions.records import ENDED, Run
 from toolcrib.runs.sessions.store import TAKE_SESSION, RunDraft, RunStore
@@ -110,7 +110,7 @@ class RunTree:
         kept = [one for one in seen if one.run_id != id or one.iteration <= last]
         is_answer = run.state == "done" and last == run.iteration
         if prompt is None and kept and kept[-1].kind == "response" and is_answer:
-            raise InvalidError(
+            raise InvalidInput(
                 "that iteration is the run's answer", hint="Give a prompt to continue from it."
             )
         messages = [(one.kind, one.content) for one in kept]

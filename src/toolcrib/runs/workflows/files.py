@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import orjson
 
 from toolcrib.errors import DefinitionError
 from toolcrib.executors.composite.lint import plan
 from toolcrib.manifest import Diagnostic, Document, failure, load
+from toolcrib.manifest.native.schema import inlined
 from toolcrib.manifest.yaml.form import Form, Misfit
 from toolcrib.runs.workflows.workflow import KINDS, Workflow
 from toolcrib.schema import ArgumentCheck
@@ -27,8 +29,21 @@ _KNOWN = (
 
 
 @cache
+def _schema() -> dict[str, Any]:
+    found: dict[str, Any] = orjson.loads(Path(__file__).with_name("schema.json").read_bytes())
+    return found
+
+
+@cache
 def _form() -> Form:
-    return Form(orjson.loads(Path(__file__).with_name("schema.json").read_bytes()), _KNOWN)
+    return Form(_schema(), _KNOWN)
+
+
+def step_schema() -> dict[str, Any]:
+    """Return the JSON Schema of one step, without references."""
+    definitions = _schema()["$defs"]
+    found: dict[str, Any] = inlined(definitions["step"], definitions)
+    return found
 
 
 def read_workflow(path: str, raw: bytes) -> tuple[Workflow, Document]:

@@ -19,7 +19,6 @@ from toolcrib.runs.sessions import (
     ModelStep,
     NewUse,
     RunDraft,
-    RunSteps,
     RunTransitions,
     Usage,
     UseEnd,
@@ -38,15 +37,17 @@ Seen = dict[str, dict[str, Any]]
 """The steps that are over, by id, as templates see them."""
 
 
-class WorkflowSteps(RunSteps):
+class WorkflowSteps:
     """Continues workflows in this process. `prepare` checks the call of a tool."""
 
     def __init__(self, runs: RunTransitions, prepare: PrepareCall, worker: str) -> None:
-        super().__init__(runs, worker)
+        self._runs, self._worker = runs, worker
         self._prepare = prepare
 
     async def advance(self, claim: ClaimedRun) -> None:
         """Begin every step that is ready; if none is left, store the result."""
+        if not claim.run.worker:
+            self._runs.begin(claim, self._worker)
         began = perf_counter()
         try:
             parts = WorkflowSet.of(claim.definition)

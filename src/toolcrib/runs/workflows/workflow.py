@@ -19,9 +19,10 @@ _NO_INPUTS: dict[str, Any] = {"type": "object", "additionalProperties": False, "
 
 
 class Workflow:
-    """A workflow of a file, which has the right form. The steps are those of a composite tool.
+    """A workflow, written as its file is: `name`, `description`, `inputs`, `steps`, `output`.
 
-    The `tool` of a step is `tool:NAME`, `agent:NAME` or `workflow:NAME`.
+    A project that takes it checks the form. The steps are those of a composite tool; the `tool` of a step is
+    `tool:NAME`, `agent:NAME` or `workflow:NAME`.
     """
 
     def __init__(self, data: Mapping[str, Any]) -> None:

@@ -13,7 +13,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from toolcrib.errors import PermissionDenied
 
@@ -89,6 +89,13 @@ def folder_state(path: str) -> tuple[int, ...] | None:
     return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_ctime_ns
 
 
+class Search(Protocol):
+    """A search for files below a folder."""
+
+    def below(self, folder: str) -> tuple[str, ...]:
+        """Return the paths that are there now."""
+
+
 class Paths:
     """Looks at absolute paths, and records each look."""
 
@@ -97,6 +104,7 @@ class Paths:
         self._real: dict[str, str] = {}
         self._texts: dict[tuple[str, int], bytes] = {}
         self._names: dict[str, tuple[tuple[int, ...] | None, list[str]]] = {}
+        self._found: dict[tuple[Search, str], tuple[str, ...]] = {}
 
     def look(self, path: str) -> PathState:
         """Return what was at a path itself at the first look."""
@@ -188,6 +196,12 @@ class Paths:
             known = self._names[folder] = state, names
         return known[1]
 
+    def search(self, search: Search, folder: str) -> tuple[str, ...]:
+        """Return what a search finds below a folder."""
+        if (search, folder) not in self._found:
+            self._found[search, folder] = search.below(folder)
+        return self._found[search, folder]
+
     def unchanged(self) -> bool:
         """Look again, and return True if every answer is the same. A file that replaced another is the
         same."""
@@ -198,6 +212,8 @@ class Paths:
                     return False
                 self._looks[path] = new
         if any(state is None or folder_state(path) != state for path, (state, _) in self._names.items()):
+            return False
+        if any(search.below(folder) != found for (search, folder), found in self._found.items()):
             return False
         return all(beginning(*key) == text for key, text in self._texts.items())
 

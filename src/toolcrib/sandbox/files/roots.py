@@ -143,8 +143,11 @@ class Roots:
     def entries(self, path: str) -> list[FolderEntry]:
         """List a folder in the order of names, without what is hidden. Raises as `read`, and InvalidInput
         for a path that is not a folder."""
-        with self._open(path, os.O_RDONLY | os.O_DIRECTORY) as fd:
-            real = self._check_read(fd, os.fstat(fd), path) or real_path_of(fd)
+        with self._open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY) as fd:
+            info = os.fstat(fd)
+            real = self._check_read(fd, info, path) or real_path_of(fd)
+            if not stat.S_ISDIR(info.st_mode):
+                raise InvalidInput(f"is not a folder: {path}", details={"path": path})
             found = []
             for name in sorted(os.listdir(fd)):
                 if within(os.path.join(real, name), *self._hidden):

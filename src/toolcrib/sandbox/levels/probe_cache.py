@@ -82,7 +82,8 @@ def keep(level: Level) -> None:
     if path is None:
         return
     with suppress(OSError):
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for folder in reversed(path.parents):
+            folder.mkdir(mode=0o700, exist_ok=True)  # With `parents` those above would follow the umask.
         # A reader that comes too early sees no level, and finds out for itself.
         # What is there may be a pipe, or another file's second name, if others may write in the folder.
         path.unlink(missing_ok=True)

@@ -10,6 +10,14 @@ from toolcrib.schema.walk import changed
 _OF_VALUES = {str: "string", bool: "boolean", int: "integer", float: "number"}
 
 
+_OF_TYPE = {
+    **dict.fromkeys(("items", "minItems", "maxItems"), "array"),
+    **dict.fromkeys(("properties", "required", "additionalProperties"), "object"),
+    **dict.fromkeys(("minLength", "maxLength", "pattern", "enum"), "string"),
+}
+"""Keyword to the only type beside which the API takes it."""
+
+
 def single_types(rule: Any) -> Any:
     """Return a schema with single types and without `allOf`.
 
@@ -104,7 +112,7 @@ def gemini_schema(rule: Mapping[str, Any]) -> dict[str, Any]:
         what = "any JSON value" if kind is None else "a JSON object as text"
         kept: dict[str, Any] = {word: made[word] for word in ("description", "nullable") if word in made}
         return noted({"type": "STRING", **kept}, what)
-    made["type"] = kind.upper()
+    made = {**_of_type(made, kind), "type": kind.upper()}
     if kind == "object":
         made["properties"] = {name: gemini_schema(inner) for name, inner in made["properties"].items()}
     if kind == "array":
@@ -117,6 +125,8 @@ def gemini_schema(rule: Mapping[str, Any]) -> dict[str, Any]:
 def gemini_json(rule: Mapping[str, Any]) -> dict[str, Any]:
     """Return a schema of single types as `parametersJsonSchema`, in which null is a type."""
     made = dict(rule)
+    if isinstance(kind := made.get("type"), str):
+        made = _of_type(made, kind)
     _repaired(made)
     if made.pop("nullable", False) and "anyOf" in made:
         made["anyOf"] = [*made["anyOf"], {"type": "null"}]
@@ -130,6 +140,11 @@ def gemini_json(rule: Mapping[str, Any]) -> dict[str, Any]:
     if "anyOf" in made:
         made["anyOf"] = [gemini_json(branch) for branch in made["anyOf"]]
     return made
+
+
+def _of_type(made: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    """Return a schema without the keywords that mean nothing for this type."""
+    return {word: part for word, part in made.items() if _OF_TYPE.get(word, kind) == kind}
 
 
 def _repaired(made: dict[str, Any]) -> None:

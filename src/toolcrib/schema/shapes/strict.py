@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from toolcrib.errors import DefinitionError
-from toolcrib.schema.providers import compact
 from toolcrib.schema.shapes.gemini import both, typed
+from toolcrib.schema.shapes.parts import compact
 from toolcrib.schema.walk import schemas
 
 _MOST = (("properties", "properties", 5_000), ("enum", "values of enums", 1_000))

@@ -1,4 +1,4 @@
-"""The caller of an HTTP request, by its token or by the session of a browser; checks of Host and Origin."""
+"""The caller of an HTTP request, by its token or that of a session; checks of Host and Origin."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from functools import partial
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from toolcrib.errors import DeniedError, InvalidToken
+from toolcrib.errors import DeniedError, InvalidToken, ToolcribError
 from toolcrib.guard import Tokens
 from toolcrib.spec import Caller, Scope
 from toolcrib.spec.calls.caller import seen_by
@@ -22,6 +22,8 @@ LINK_S = 15 * 60.0
 """Seconds for which a login link can be used."""
 SESSION_S = 12 * 3600.0
 """Seconds after which a session ends that made no request."""
+_SESSION = "tcs_"
+"""The beginning of a session's token."""
 _MOST = 100
 """Links and sessions kept; the oldest is forgotten first."""
 
@@ -50,7 +52,7 @@ class LoginSessions:
         return self._add(self._codes, LINK_S, identity)
 
     def log_in(self, code: str) -> str:
-        """Use up a code and return the name of a new session. Raises InvalidToken."""
+        """Use up a code and return the token of a new session. Raises InvalidToken."""
         with self._lock:
             # Taken out first: of two browsers that race with one link, one gets a session.
             link = self._codes.pop(_digest(code), None)
@@ -58,28 +60,30 @@ class LoginSessions:
         if link is None or link.ends_at <= time.monotonic():
             raise InvalidToken(
                 "this login link was used, has expired or is incomplete",
-                hint="Start the server again, or ask for a link with POST /login.",
+                hint="Get another one with `toolcrib ui`.",
             )
-        return self._add(self._sessions, SESSION_S, link.identity)
+        return self._add(self._sessions, SESSION_S, link.identity, _SESSION)
 
-    def find(self, session: str) -> OpenSession | None:
-        """Return an open session, which then lasts longer."""
-        digest, now = _digest(session), time.monotonic()
+    def find(self, token: str) -> OpenSession:
+        """Return the open session of a token; it then lasts longer. Raises InvalidToken."""
+        digest, now = _digest(token), time.monotonic()
         with self._lock:
             found = self._sessions.pop(digest, None)
             if found is None or found.ends_at <= now:
-                return None
+                raise InvalidToken("this session has ended", hint="Begin another one with `toolcrib ui`.")
             # Put in again at the end: the session that was not used for longest is the first to go.
             found = self._sessions[digest] = found._replace(ends_at=now + SESSION_S)
         return found
 
-    def log_out(self, session: str) -> None:
-        """End a session."""
+    def log_out(self, token: str) -> None:
+        """End the session of a token."""
         with self._lock:
-            self._sessions.pop(_digest(session), None)
+            self._sessions.pop(_digest(token), None)
 
-    def _add(self, known: dict[str, OpenSession], lifetime: float, identity: Caller | None) -> str:
-        text = secrets.token_urlsafe(32)
+    def _add(
+        self, known: dict[str, OpenSession], lifetime: float, identity: Caller | None, prefix: str = ""
+    ) -> str:
+        text = prefix + secrets.token_urlsafe(32)
         with self._lock:
             if len(known) >= _MOST:
                 del known[next(iter(known))]
@@ -134,6 +138,12 @@ def _place(origin: str) -> str:
         return ""
 
 
+def bearer(authorization: str) -> str:
+    """Return the token in a header Authorization; "" without one."""
+    scheme, _, text = authorization.partition(" ")
+    return text.strip() if scheme.lower() == "bearer" else ""
+
+
 _MOST_KNOWN = 256
 
 
@@ -164,44 +174,34 @@ class Client:
 class Access:
     """Finds the client of each request. It also serves other interfaces on the same port."""
 
-    def __init__(self, tokens: Tokens, sessions: LoginSessions, hosts: TrustedHosts, cookie: str) -> None:
-        self.sessions, self.hosts = sessions, hosts
-        self.cookie = cookie
-        """Name of the session's cookie. Ports of one host share their cookies, so each port has its own."""
-        self._tokens = tokens
+    def __init__(
+        self,
+        tokens: Tokens,
+        sessions: LoginSessions,
+        hosts: TrustedHosts,
+        hide: Callable[[ToolcribError, Caller | None], None] = lambda *_: None,
+    ) -> None:
+        self.sessions, self.hosts, self.hide = sessions, hosts, hide
+        self.tokens = tokens
         self._known: dict[str, Client] = {}
         """The clients of tokens that were verified."""
 
-    def client(self, headers: Mapping[str, str], cookies: Mapping[str, str], *, safe: bool) -> Client:
-        """Return the sender of a request. `safe` means that its method changes nothing.
-
-        Raises InvalidToken without a token or session, and DeniedError for a change by a session if the
-        browser does not say that it comes from this server's own page.
-        """
-        scheme, _, text = headers.get("authorization", "").partition(" ")
-        if scheme.lower() == "bearer":
-            return self._verified(text.strip())
-        session = cookies.get(self.cookie, "")
-        found = self.sessions.find(session) if session else None
-        if found is None:
-            raise InvalidToken(
-                "this request has no token and no session",
-                hint="Send `Authorization: Bearer <token>` (toolcrib token create), or use the login link.",
-            )
-        # An Origin, if there is one, is checked already. Without it nothing shows which page sent the cookie
-        # (cross-site request forgery).
-        if not safe and "origin" not in headers:
-            raise DeniedError("a change by a session needs the header Origin, which browsers send")
+    def client(self, headers: Mapping[str, str]) -> Client:
+        """Return the sender of a request by its token, or by that of its session. Raises InvalidToken."""
+        text = bearer(headers.get("authorization", ""))
+        if not text.startswith(_SESSION):
+            return self.program(text)
+        found = self.sessions.find(text)
         if found.identity is None:
             return Client("page")
         # A session that a token has made ends with that token.
-        self._tokens.require_valid(found.identity)
+        self.tokens.require_valid(found.identity)
         return Client(f"token:{found.identity.name}", found.identity)
 
     def require_valid(self, client: Client) -> None:
         """Raise InvalidToken if the token of this client was revoked or has expired since."""
         if client.identity is not None:
-            self._tokens.require_valid(client.identity)
+            self.tokens.require_valid(client.identity)
 
     def verified_before(self, authorization: str) -> Client | None:
         """Return the client of a bearer token that was verified before; None for any other.
@@ -211,16 +211,24 @@ class Access:
         scheme, _, text = authorization.partition(" ")
         return self._known.get(text) if scheme == "Bearer" else None
 
-    def _verified(self, text: str) -> Client:
-        """Return the client with this token. A known one costs no query, unless tokens have changed since."""
+    def program(self, text: str) -> Client:
+        """Return the client with this token, which is not that of a session. Raises InvalidToken.
+
+        A known one costs no query, unless tokens have changed since.
+        """
+        if not text:
+            raise InvalidToken(
+                "this request has no token",
+                hint="Send `Authorization: Bearer <token>` (toolcrib token create), or use `toolcrib ui`.",
+            )
         client = self._known.get(text)
         if client is not None:
             self.require_valid(client)
             return client
         # Raises for an unknown token, so nobody can fill the memory below with invented ones.
-        caller = self._tokens.verify(text)
+        caller = self.tokens.verify(text)
         if len(self._known) >= _MOST_KNOWN:
             self._known.clear()
-        verify = partial(self._tokens.require_valid, caller)
+        verify = partial(self.tokens.require_valid, caller)
         client = self._known[text] = Client(f"token:{caller.name}", caller, verify)
         return client

@@ -20,6 +20,7 @@ from toolcrib.egress import Egress, EgressRequest, HostPolicy, HostRule
 from toolcrib.errors import InvalidToken, ToolcribError, UnavailableError, UsageError
 from toolcrib.spec import Caller, Scope
 from toolcrib.spec.record import record
+from toolcrib.state.installation import install_hint
 
 if TYPE_CHECKING:
     from joserfc.jwk import KeySet
@@ -122,7 +123,7 @@ class OutsideTokens:
         except ImportError:
             raise UnavailableError(
                 "tokens of an authorization server need joserfc, which is not installed",
-                hint="Install it: pip install 'toolcrib[oauth]'",
+                hint=install_hint("oauth"),
             ) from None
         must: dict[str, Any] = {"exp": {"essential": True}, "sub": {"essential": True}}
         must["iss"] = {"essential": True, "value": self.resource.issuer}

@@ -21,14 +21,16 @@ from starlette.routing import Route as PathRoute
 from starlette.routing import Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from toolcrib.errors import NotFoundError, PreconditionFailed, ToolcribError
-from toolcrib.serve.auth import Access
+from toolcrib.errors import NotFoundError, PreconditionFailed, ToolcribError, UsageError
+from toolcrib.serve.auth import Access, Client
 from toolcrib.serve.http.problems import no_such_method, problem
 from toolcrib.serve.http.reading import JSON, check_coding, media_type_of, read_query, receive_body
 from toolcrib.serve.http.route import Answer, Handled, HttpRequest, Route
 from toolcrib.spec.identifier import new_id
 
 BODY_S = 30.0
+HEALTH = "/health"
+"""The path that takes any Host: who probes a server has its address only."""
 
 _log = logging.getLogger("toolcrib.serve.http")
 # The id of a client is written to the log, so it has nothing that could look like a line of its own.
@@ -41,6 +43,8 @@ SECURITY_HEADERS = {
     "x-content-type-options": "nosniff",
 }
 _SAFE = ("GET", "HEAD")
+_ONCE = ("host", "origin", "authorization")
+"""Headers that decide who may do what."""
 
 
 def create_app(routes: Sequence[Route], services: Any, access: Access, *, body_s: float = BODY_S) -> ASGIApp:
@@ -51,8 +55,10 @@ def create_app(routes: Sequence[Route], services: Any, access: Access, *, body_s
     by_path: dict[str, dict[str, Route]] = {}
     for route in routes:
         by_path.setdefault(route.path, {})[route.method] = route
+    # A name may have slashes, as in `bundle/slug@version`.
     endpoints = [
-        PathRoute(path, _Address(methods, services, access, body_s)) for path, methods in by_path.items()
+        PathRoute(path.replace("{name}", "{name:path}"), _Address(methods, services, access, body_s))
+        for path, methods in by_path.items()
     ]
     return _Frame(Router(endpoints, redirect_slashes=False, default=_no_such_path), access)
 
@@ -83,8 +89,12 @@ class _Frame:
             await send(message)
 
         try:
+            for name in _ONCE:
+                if len(request.headers.getlist(name)) > 1:  # A proxy might act on the other one.
+                    raise UsageError(f"the header {name} comes more than once")
             # Before any route: a page of another site does not even learn what is public here.
-            self._access.hosts.check(request.headers.get("host"), request.headers.get("origin"))
+            if scope["path"] != scope.get("root_path", "") + HEALTH:
+                self._access.hosts.check(request.headers.get("host"), request.headers.get("origin"))
             await self._app(scope, receive, add_headers)
         except ClientDisconnect:
             pass
@@ -120,15 +130,24 @@ class _Address:
         if route is None:
             response = no_such_method(self._methods)
         else:
-            answer = await self._handled(route, http)
+            client = self._client(route, http)
+            try:
+                answer = await self._handled(route, http, client)
+            except ToolcribError as error:
+                if client is not None:
+                    self._access.hide(error, client.identity)
+                raise
             response = answer if isinstance(answer, Response) else _response(answer, http)
         await response(scope, receive, send)
 
-    async def _handled(self, route: Route, http: Request) -> Handled:
-        client = None
-        if route.scope is not None:
-            client = self._access.client(http.headers, http.cookies, safe=http.method in _SAFE)
-            client.require(route.scope)
+    def _client(self, route: Route, http: Request) -> Client | None:
+        if route.scope is None:
+            return None
+        client = self._access.client(http.headers)
+        client.require(route.scope)
+        return client
+
+    async def _handled(self, route: Route, http: Request, client: Client | None) -> Handled:
         query = read_query(http.query_params.multi_items(), route.query)
         # The body is read last: who has no right here cannot make the server hold a large one in memory.
         data, media_type = b"", ""
@@ -149,8 +168,9 @@ def _response(answer: Answer, http: Request) -> Response:
     if answer.value is None:
         return Response(status_code=answer.status, headers=answer.headers)
     body = msgspec.json.encode(answer.value)
-    if answer.etag:
-        tag = answer.headers["etag"] = etag_of(body)
+    if answer.etag is not None:
+        of = body if answer.etag is True else msgspec.json.encode(answer.etag)
+        tag = answer.headers["etag"] = etag_of(of)
         if http.method in _SAFE and matches(http.headers.get("if-none-match"), tag):
             return Response(status_code=304, headers=answer.headers)
     return Response(body, answer.status, answer.headers, JSON)
@@ -179,7 +199,7 @@ def matches(header: str | None, tag: str) -> bool:
 def check_preconditions(headers: Mapping[str, str], current: Any) -> None:
     """Raise PreconditionFailed if `If-Match` or `If-None-Match` forbids a change.
 
-    `current` is what a GET would answer now, None if there is nothing.
+    `current` is the value whose ETag a GET would answer now, None if there is nothing.
     """
     tag = "" if current is None else etag_of(msgspec.json.encode(current))
     wanted = headers.get("if-match")

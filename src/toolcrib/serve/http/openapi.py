@@ -8,29 +8,84 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from itertools import groupby, pairwise
+from itertools import chain, groupby, pairwise
 from typing import Any
 
 import msgspec
 
 from toolcrib.errors import (
     DeniedError,
-    InvalidError,
+    IdempotencyConflict,
+    InvalidInput,
     InvalidToken,
     PreconditionFailed,
+    RateLimited,
     SlowRequest,
     StateUnavailable,
     TooLarge,
     ToolcribError,
     UnsupportedMediaType,
 )
+from toolcrib.serve.http.examples import example_of
 from toolcrib.serve.http.problems import ErrorAnswer
 from toolcrib.serve.http.reading import JSON
-from toolcrib.serve.http.route import Route
+from toolcrib.serve.http.route import EventStream, Route
 
 _REF = "#/components/schemas/{name}"
 _REQUEST_ID = {"schema": {"type": "string"}, "description": "The id of this request in the server's log."}
 _ETAG = {"schema": {"type": "string"}, "description": "The version of this record, for `If-Match`."}
+_LOCATION = {
+    "schema": {"type": "string", "format": "uri-reference"},
+    "description": "The address to follow it at.",
+}
+_RETRY_AFTER = {
+    "schema": {"type": "integer", "minimum": 1},
+    "description": "Seconds after which the same request may succeed.",
+}
+EVENT_STREAM = "text/event-stream"
+_EVENT = {
+    "description": "One of the server-sent events (WHATWG HTML, 9.2).",
+    "type": "object",
+    "required": ["event", "data"],
+}
+_BYTES = {"schema": {"type": "string", "format": "binary"}, "example": "(bytes)"}
+_TAG = {"type": "string", "examples": ['"0123456789abcdef0123456789abcdef"']}
+HEADERS: Mapping[str, dict[str, Any]] = {
+    "If-Match": _TAG | {"description": "An ETag: without this version there the answer is 412."},
+    "If-None-Match": _TAG
+    | {"description": "An ETag: with this version there the answer is 304, of a PUT 412."},
+    "Idempotency-Key": {
+        "type": "string",
+        "pattern": "^[ -~]{1,255}$",
+        "description": "A new one for each request. One that is sent again gets the first answer.",
+        "examples": ["6f1c1c0e-8f0a-4a52-9d0c-3c1d2c8f7a11"],
+    },
+    "Prefer": {
+        "type": "string",
+        "description": "`wait=SECONDS` to wait for a result, `respond-async` not to wait (RFC 7240).",
+        "examples": ["wait=10"],
+    },
+    "Last-Event-ID": {
+        "type": "string",
+        "description": "The id of the event that the client got last: the stream begins behind it.",
+        "examples": ["1"],
+    },
+    "traceparent": {
+        "type": "string",
+        "description": "The caller's trace (W3C Trace Context).",
+        "examples": ["00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"],
+    },
+}
+"""The request headers that routes name, with their schemas."""
+_SCHEMES = {
+    "token": {"type": "http", "scheme": "bearer", "description": "Made by `toolcrib token create`."},
+    "session": {
+        "type": "apiKey",
+        "in": "cookie",
+        "name": "toolcrib",
+        "description": "The cookie of a browser that used a login link; its name ends with the port.",
+    },
+}
 _STATUS = {
     200: "It worked.",
     201: "It is created.",
@@ -62,9 +117,7 @@ def describe(
         "paths": paths,
         "components": {
             "schemas": types.components,
-            "securitySchemes": {
-                "token": {"type": "http", "scheme": "bearer", "description": "`toolcrib token create`"}
-            },
+            "securitySchemes": _SCHEMES,
         },
     }
 
@@ -75,7 +128,9 @@ def errors_of(route: Route) -> list[type[ToolcribError]]:
     if route.scope is not None:
         found |= {InvalidToken, StateUnavailable}
     if route.query is not None or route.body is not None or route.raw:
-        found.add(InvalidError)
+        found.add(InvalidInput)
+    if "Idempotency-Key" in route.headers:
+        found |= {IdempotencyConflict, InvalidInput, RateLimited}
     if route.body is not None or route.raw:
         found |= {SlowRequest, TooLarge, UnsupportedMediaType}
     return sorted(found, key=lambda kind: (kind.status, kind.code))
@@ -87,7 +142,7 @@ class _RouteTypes:
     def __init__(self, routes: Sequence[Route], path_types: Mapping[str, Any]) -> None:
         named = [ErrorAnswer, *path_types.values()]
         for route in routes:
-            named += [route.query, route.body, *route.answers.values()]
+            named += [route.query, route.body, *chain(*map(_data, route.answers.values()))]
         listed: dict[int, Any] = {
             id(one): one for one in named if one is not None and not isinstance(one, str)
         }
@@ -110,6 +165,16 @@ class _RouteTypes:
     def schema(self, form: Any) -> dict[str, Any]:
         """Return the schema of a type, or a reference to it."""
         return self._schemas[id(form)]
+
+    def content(self, form: Any) -> dict[str, Any]:
+        """Return the description of a JSON body of a type."""
+        rule = self.schema(form)
+        return {"schema": rule, "example": example_of(rule, self.components)}
+
+    def parameter(self, name: str, place: str, rule: dict[str, Any], *, required: bool) -> dict[str, Any]:
+        """Return the description of a parameter."""
+        found = {"name": name, "in": place, "required": required, "schema": rule}
+        return found | {"example": example_of(rule, self.components)}
 
     def query(self, form: Any) -> dict[str, Any]:
         """Return the schema of a query's struct in full."""
@@ -137,14 +202,13 @@ def _operation(route: Route, types: _RouteTypes, links: dict[str, Any]) -> dict[
         "summary": summary,
         "parameters": list(_parameters(route, types)),
         "responses": _responses(route, types, links),
-        "security": [] if route.scope is None else [{"token": []}],
+        "security": [] if route.scope is None else [{name: [route.scope]} for name in _SCHEMES],
     }
     if rest:
         found["description"] = rest
-    if route.scope is not None:
-        found["x-scope"] = route.scope
-    bodies = {} if route.body is None else {JSON: {"schema": types.schema(route.body)}}
-    bodies |= {kind: {"schema": {"type": "string", "description": text}} for kind, text in route.raw.items()}
+    bodies = {} if route.body is None else {JSON: types.content(route.body)}
+    for kind, (text, example) in route.raw.items():
+        bodies[kind] = {"schema": {"type": "string", "description": text}, "example": example}
     if bodies:
         found["requestBody"] = {"required": True, "content": bodies}
     return found
@@ -152,22 +216,20 @@ def _operation(route: Route, types: _RouteTypes, links: dict[str, Any]) -> dict[
 
 def _parameters(route: Route, types: _RouteTypes) -> Iterator[dict[str, Any]]:
     for name in route.parameters:
-        yield {"name": name, "in": "path", "required": True, "schema": types.schema(types.path_types[name])}
+        yield types.parameter(name, "path", types.schema(types.path_types[name]), required=True)
     if route.query is not None:
         schema = types.query(route.query)
         for name, rule in schema["properties"].items():
-            found = {"name": name, "in": "query", "required": name in schema["required"], "schema": rule}
             if rule.get("type") == "integer":
                 # `read_query` takes integers of 64 bits only.
                 rule.update({"minimum": -(2**63), "maximum": 2**63 - 1} | rule)
             elif rule.get("type") == "array":  # `tags=` could be no tag or an empty one, so it is refused.
                 rule["minItems"] = 1
-                found |= {"style": "form", "explode": False}
-            yield found
-    headers = {"If-Match": PreconditionFailed in route.errors, "If-None-Match": 304 in route.answers}
-    for name, used in headers.items():
-        if used:
-            yield {"name": name, "in": "header", "required": False, "schema": {"type": "string"}}
+            found = types.parameter(name, "query", rule, required=name in schema["required"])
+            yield found | ({"style": "form", "explode": False} if rule.get("type") == "array" else {})
+    own = {"If-Match": PreconditionFailed in route.errors, "If-None-Match": 304 in route.answers}
+    for name in (*(name for name, used in own.items() if used), *route.headers):
+        yield types.parameter(name, "header", HEADERS[name], required=False)
 
 
 def _responses(route: Route, types: _RouteTypes, links: dict[str, Any]) -> dict[str, Any]:
@@ -176,21 +238,47 @@ def _responses(route: Route, types: _RouteTypes, links: dict[str, Any]) -> dict[
         headers = {"X-Request-Id": _REQUEST_ID}
         if 304 in route.answers or PreconditionFailed in route.errors:
             headers["ETag"] = _ETAG
+        if route.located and status in (201, 202):
+            headers["Location"] = _LOCATION
         found[str(status)] = {"description": _STATUS[status], "headers": headers}
         if links:
             found[str(status)]["links"] = links
-        if isinstance(form, str):
-            found[str(status)]["content"] = {form: {}}
-        elif form is not None:
-            found[str(status)]["content"] = {JSON: {"schema": types.schema(form)}}
-    for status, kinds in groupby(errors_of(route), lambda kind: kind.status):
-        text = " ".join(f"`{kind.code}`: {_first_sentence(kind)}" for kind in kinds)
+        content = [_kind_of(one, types) for one in _each(form) if one is not None]
+        found[str(status)] |= {"content": dict(content)} if content else {}
+    for status, grouped in groupby(errors_of(route), lambda kind: kind.status):
+        kinds = list(grouped)
         found[str(status)] = {
-            "description": text,
-            "headers": {"X-Request-Id": _REQUEST_ID},
-            "content": {JSON: {"schema": types.schema(ErrorAnswer)}},
+            "description": " ".join(f"`{kind.code}`: {_first_sentence(kind)}" for kind in kinds),
+            "headers": {"X-Request-Id": _REQUEST_ID}
+            | ({"Retry-After": _RETRY_AFTER} if RateLimited in kinds else {}),
+            "content": {
+                JSON: {"schema": types.schema(ErrorAnswer), "example": {"error": kinds[0]().as_dict()}}
+            },
         }
     return found
+
+
+def _each(form: Any) -> tuple[Any, ...]:
+    """Return the forms of an answer."""
+    return form if isinstance(form, tuple) and not isinstance(form, EventStream) else (form,)
+
+
+def _data(form: Any) -> list[Any]:
+    """Return the types of the JSON in an answer."""
+    return [kind for one in _each(form) for kind in (one.data if isinstance(one, EventStream) else (one,))]
+
+
+def _kind_of(form: Any, types: _RouteTypes) -> tuple[str, dict[str, Any]]:
+    """Return the media type of an answer, and its description."""
+    if isinstance(form, EventStream):
+        kinds = [types.content(one) for one in form.data]
+        data: dict[str, Any] = {"type": "string", "contentMediaType": JSON}
+        data |= {"contentSchema": {"anyOf": [kind["schema"] for kind in kinds]}}
+        named = {"id": {"type": "string"}, "event": {"type": "string"}, "data": data}
+        written = msgspec.json.encode(kinds[0]["example"]).decode()
+        event = {"id": "1", "event": "started", "data": written}
+        return EVENT_STREAM, {"schema": {**_EVENT, "properties": named}, "example": event}
+    return (form, _BYTES) if isinstance(form, str) else (JSON, types.content(form))
 
 
 def _first_sentence(kind: type[ToolcribError]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any, get_args
@@ -15,7 +16,6 @@ from starlette.types import Receive
 
 from toolcrib.core.deadline import DeadlineExceeded, run_with_deadline
 from toolcrib.errors import (
-    InvalidError,
     InvalidInput,
     MissingField,
     SlowRequest,
@@ -99,21 +99,21 @@ async def receive_body(
 
 
 def read_json(data: bytes) -> Any:
-    """Read a body as strict JSON. Raises InvalidError."""
+    """Read a body as strict JSON. Raises InvalidInput."""
     try:
-        return decode_value(data)
+        return decode_value(data.removeprefix(BOM_UTF8))
     except InvalidInput as error:
         listed = "; ".join(f"{one.path} {one.message}" for one in error.violations)
-        raise InvalidError(f"the body cannot be used: {listed}", violations=error.violations) from None
+        raise InvalidInput(f"the body cannot be used: {listed}", violations=error.violations) from None
 
 
 def read_body(data: bytes, form: Any) -> Any:
-    """Read a body as a value of this type. Raises InvalidError, and MissingField for a missing one."""
+    """Read a body as a value of this type. Raises InvalidInput, and MissingField for a missing one."""
     return _converted(read_json(data), form, "the body")
 
 
 def read_query(items: Iterable[tuple[str, str]], form: Any) -> Any:
-    """Read the parameters of a query as this struct. Raises InvalidError for unknown or repeated ones too.
+    """Read the parameters of a query as this struct. Raises InvalidInput for unknown or repeated ones too.
 
     A list is written with commas, or by giving its parameter again.
     """
@@ -122,7 +122,7 @@ def read_query(items: Iterable[tuple[str, str]], form: Any) -> Any:
     for name, text in items:
         if name not in kinds:
             known = suggestion(name, kinds, f"Known: {', '.join(kinds) or 'none'}.")
-            raise InvalidError(
+            raise InvalidInput(
                 f"there is no query parameter {name!r}",
                 hint=known,
                 violations=[Violation(name, "is not known")],
@@ -130,7 +130,7 @@ def read_query(items: Iterable[tuple[str, str]], form: Any) -> Any:
         if kinds[name] is tuple:
             values[name] = [*values.get(name, ()), *text.split(",")]
         elif name in values:
-            raise InvalidError(f"{name} is given twice", violations=[Violation(name, "is given twice")])
+            raise InvalidInput(f"{name} is given twice", violations=[Violation(name, "is given twice")])
         elif kinds[name] is int and _INTEGER.fullmatch(text) and -(2**63) <= int(text) < 2**63:
             values[name] = int(text)
         else:
@@ -172,7 +172,7 @@ def _converted(value: Any, form: Any, what: str) -> Any:
             violations = [Violation("$", str(error))]
     listed = "; ".join(f"{one.path} {one.message}" for one in violations[:10])
     missing = any(one.message == "is required" for one in violations)
-    raise (MissingField if missing else InvalidError)(
+    raise (MissingField if missing else InvalidInput)(
         f"{what} does not have the right form: {listed}", violations=violations
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -31,8 +31,8 @@ class Answer:
     """A value that msgspec can write: a struct, a dict, … None for an answer without a body."""
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
-    etag: bool = False
-    """True to add an ETag, and to answer 304 to a client that has this very body."""
+    etag: Any = None
+    """Add the ETag of this value, and answer 304 to a client that has it: True means the ETag of the body."""
 
 
 @dataclass(slots=True)
@@ -65,12 +65,19 @@ class HttpRequest(Generic[S]):
         return parameters
 
     def body(self) -> Any:
-        """Read the JSON body as the type that the route names. Raises InvalidError and MissingField."""
+        """Read the JSON body as the type that the route names. Raises InvalidInput and MissingField."""
         return read_body(self.data, self.route.body)
 
     def json(self) -> Any:
-        """Read the JSON body as it is. Raises InvalidError."""
+        """Read the JSON body as it is. Raises InvalidInput."""
         return read_json(self.data)
+
+
+class EventStream(NamedTuple):
+    """An answer of server-sent events, in place of its media type."""
+
+    data: tuple[Any, ...]
+    """The types of the JSON that is the data of an event."""
 
 
 Handled = Answer | Response
@@ -90,14 +97,18 @@ class Route:
     scope: Scope | None
     """The right that a token needs; None for a route without a token or session."""
     answers: Mapping[int, Any]
-    """Status to the type of the JSON answer, None for one without a body, or a media type."""
+    """Status to the type of the JSON answer, None for one without a body, a media type, or several."""
     _: KW_ONLY
     query: Any = None
     """The msgspec struct of the query, if there is one."""
     body: Any = None
     """The type of the JSON body, if there is one."""
-    raw: Mapping[str, str] = field(default_factory=dict)
-    """Other media types of the body, with their description: the handler gets the bytes."""
+    raw: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """Other media types of the body, with their description and an example: the handler gets the bytes."""
+    headers: tuple[str, ...] = ()
+    """Names of the request headers that the handler reads, of those in `HEADERS`."""
+    located: bool = False
+    """Its answers 201 and 202 have `Location`."""
     errors: tuple[type[ToolcribError], ...] = ()
     """Errors besides those that every route can have."""
     max_body: int = MAX_BODY

@@ -14,7 +14,8 @@ from typing import Any
 
 from starlette.types import ASGIApp
 
-from toolcrib.errors import ConflictError, InvalidError, TooLarge, ToolcribError, UsageError
+from toolcrib.core.signals import defaults_in_forks
+from toolcrib.errors import ConflictError, InvalidInput, TooLarge, ToolcribError, UsageError
 from toolcrib.serve.http.app import SECURITY_HEADERS
 from toolcrib.serve.http.problems import problem
 
@@ -70,7 +71,7 @@ class HeadLimits(asyncio.Protocol):
 
     def send_400_response(self, _: str) -> None:
         """Refuse what cannot be read as a request; uvicorn calls this."""
-        self._answer(400, InvalidError("this cannot be read as an HTTP request"))
+        self._answer(400, InvalidInput("this cannot be read as an HTTP request"))
         self.transport.close()
 
     def _answer(self, status: int, error: ToolcribError) -> None:
@@ -183,7 +184,8 @@ async def serve_app(
             numbers = (signal.SIGINT, signal.SIGTERM) if is_main else ()
             before = [(number, signal.signal(number, self.handle_exit)) for number in numbers]
             try:
-                yield
+                with defaults_in_forks(numbers):
+                    yield
             finally:
                 for number, handler in before:
                     signal.signal(number, handler)

@@ -10,8 +10,9 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
+from toolcrib.core.context import Context
 from toolcrib.core.results import mask_result
 from toolcrib.errors import Cancelled, InputRequired, InvalidOutput, ToolcribError, ToolNotFound
 from toolcrib.serve.mcp.lists import AdvertisedTool
@@ -47,13 +48,14 @@ from toolcrib.serve.mcp.wire import (
 from toolcrib.spec import Call, CallEvent, Catalog, Result
 
 if TYPE_CHECKING:
-    from toolcrib.runs import ClaimedCall
+    from toolcrib.project.durable.adopted import AdoptedCall
 
 _log = logging.getLogger("toolcrib.serve.mcp")
 
+Wait = Literal["raise", "block", "pending"]
 _CANCEL_S = 2.0
 """Seconds that cancelled calls may take to end before the connection is given up."""
-_CHUNK = 2.0**-20
+_CHUNK = 0.000_001
 """The progress that a part of the output counts."""
 
 
@@ -73,10 +75,12 @@ class ClientCall:
     """The state that the call brought, of an earlier round."""
     may_be_task: bool = False
     """True if the client knows tasks, and there is a store for them."""
-    adopted: asyncio.Task[ClaimedCall | None] | None = None
-    """Stores a call that takes long, and answers it as a task; None where it cannot be stored."""
-    is_cancelled: bool = False
-    """True if the client has cancelled it before it was answered."""
+    running: Context | None = None
+    """The call as it runs."""
+    adopted: AdoptedCall | None = None
+    """Keeps a call that takes long in the store."""
+    answering: asyncio.Task[None] | None = None
+    """Answers such a call as a task."""
     task: asyncio.Task[None] | None = None
     question: ApprovalQuestion | None = None
     """The question to the client's user."""
@@ -181,7 +185,8 @@ class ClientCalls:
         # Taken out first: `_run` then finds that the call is not open, and sends no second answer.
         one = self._open.pop(key, None)
         if one is not None and one.task is not None:
-            one.is_cancelled = True
+            if one.running is not None:
+                one.running.stored = False  # The call ends, and not only its run here.
             one.task.cancel()
             one.request.reply(None)
 
@@ -214,26 +219,11 @@ class ClientCalls:
             result = Result("error", error=ToolcribError(f"the call failed: {type(error).__name__}"))
         key = one.request.key
         if one.adopted is not None and not isinstance(result, dict):
-            from toolcrib.runs.serving import whole
-
-            with suppress(asyncio.CancelledError):  # It has ended, and is being recorded.
-                await whole(self._record(one, one.adopted, result))
+            await one.adopted.end(result or Result("error", error=Cancelled("the call was cancelled")))
         if self._open.get(key) is one:
             # A cancelled call never comes here, even if its id belongs to a later request by now.
             del self._open[key]
             self._answer(one, result or Result("error", error=Cancelled(self._ended)))
-
-    async def _record(
-        self, one: ClientCall, adopted: asyncio.Task[ClaimedCall | None], result: Result | None
-    ) -> None:
-        """Record the result of a call that was stored while it ran."""
-        claim = await adopted
-        if claim is None:
-            return
-        assert self.tasks is not None
-        if result is None and one.is_cancelled:
-            result = Result("error", error=Cancelled("the client cancelled the call"))
-        await self.tasks.record(one.call, claim, result)
 
     async def _take_answer(self, one: ClientCall) -> None:
         """Take the user's answer that came with a request."""
@@ -262,23 +252,23 @@ class ClientCalls:
 
     def _make_task(self, one: ClientCall) -> None:
         """Answer a call as a task because it takes long. It stays a call where it cannot be stored."""
-        if self._open.get(one.request.key) is one and one.may_be_task:
-            one.adopted = asyncio.create_task(self._adopt(one))
+        running = one.running
+        if self._open.get(one.request.key) is one and one.may_be_task and running and one.task:
+            assert self.tasks is not None
+            one.adopted = self.tasks.adopt(running, one.task)
+            one.answering = asyncio.create_task(self._answer_as_task(one, one.adopted))
 
-    async def _adopt(self, one: ClientCall) -> ClaimedCall | None:
+    async def _answer_as_task(self, one: ClientCall, adopted: AdoptedCall) -> None:
         assert self.tasks is not None
-        assert one.task is not None
-        claim = await self.tasks.adopt(one.call, one.task)
-        if claim is None:
-            return None
+        if not await adopted.is_stored():
+            return
         with suppress(ToolcribError):  # Then its result is the answer.
-            task = await self.tasks.adopted(claim)
+            task = await self.tasks.adopted(one.call)
             if self._open.get(one.request.key) is one:
                 del self._open[one.request.key]
                 if isinstance(one.call.client, ModernClient):
                     one.call.client.leave()
                 self._answer(one, task)
-        return claim
 
     async def _answer_later(self, request: McpRequest, work: Callable[[], Awaitable[dict[str, Any]]]) -> None:
         try:
@@ -291,6 +281,7 @@ class ClientCalls:
             error = refused
         except ToolcribError as failed:
             mask_result(Result("error", error=failed), self._settings.mask)
+            self._settings.hide(failed, request.channel.sender.identity)
             ours = JsonRpcError(ErrorCode.INTERNAL_ERROR, failed.message, {"error": failed.as_dict()})
             error = mounted_error(failed) or ours
         except asyncio.CancelledError:
@@ -306,28 +297,33 @@ class ClientCalls:
         call, approver = one.call, self._settings.approver
         # The decision of an answer that came with the request is recorded already.
         if one.asks_by is None or approver is None or "inputResponses" in one.request.params:
-            return await self._catalog.invoke(call)
+            return await self._made(one)
         # Without waiting first, to find out which approval the call needs.
-        result = await self._catalog.invoke(replace(call, wait="pending"))
+        result = await self._made(one, "pending")
         if waiting_for(result) is None:
             return result
         question = await self._question(one, result)
         if question is not None and one.request.modern:
             return result
         if question is None:
-            return result if call.wait == "pending" else await self._catalog.invoke(call)
+            return result if call.wait == "pending" else await self._made(one)
         send = one.request.channel.send
         answered = (await self._questions.send(question.request(), send)).get("result")
         if question.url is not None and accepts(answered):
             # The client says only that its user opens the page. The decision comes from there, later.
-            result = await self._catalog.invoke(replace(call, wait="block"))
+            result = await self._made(one, "block")
             send(notification("notifications/elicitation/complete", {"elicitationId": question.approval}))
             return result
         if (decision := read_answer(answered)) is not None:
             await asyncio.to_thread(approver.decide, question.approval, call.caller, decision)
         elif call.wait == "pending":
             return result
-        return await self._catalog.invoke(call)
+        return await self._made(one)
+
+    async def _made(self, one: ClientCall, wait: Wait | None = None) -> Result:
+        one.running = Context.of(one.call)
+        one.running.wait = wait or one.call.wait
+        return await self._catalog.invoke(one.running)
 
     async def _question(self, one: ClientCall, result: Result) -> ApprovalQuestion | None:
         """Return the question to the client's user about a call that waits; None if there is none to ask."""
@@ -406,7 +402,7 @@ class ClientCalls:
             counts = counts or event.kind == "progress"
             if event.kind == "chunk" and not counts:
                 message = event.text.rstrip().rpartition("\n")[2]
-                done = max(last, 0.0) + _CHUNK if message else None
+                done = round(max(last, 0.0) + _CHUNK, 6) if message else None
             live = event.kind in ("progress", "chunk") and self._open.get(one.request.key) is one
             # JSON has neither NaN nor infinities; both fail the comparison.
             if not live or done is None or not last < done < math.inf or channel.congested():

@@ -12,6 +12,7 @@ import orjson
 
 from toolcrib.core.context import Context
 from toolcrib.errors import InvalidToken
+from toolcrib.manifest.kinds import is_served
 from toolcrib.serve.mcp.calls import CallLoad, ClientCall, ClientCalls
 from toolcrib.serve.mcp.lists import AdvertisedTool, CallerListing, ListChanges, Listings, ListName
 from toolcrib.serve.mcp.questions.client import LOG_LEVELS, ModernClient, OpenQuestions, SessionClient
@@ -338,6 +339,8 @@ class Connection:
         except InvalidToken:
             listed = None  # The call itself is refused, and recorded.
         tool, arguments = name if listed is None else listed.tool.name, _arguments_of(request.params)
+        if listed is not None:
+            arguments = listed.own_arguments(arguments)
         if listed is not None and request.channel.check is not None:
             request.channel.check(listed, arguments)
         if listed is not None and listed.tool.mcp.task and self._calls.tasks is not None:
@@ -371,7 +374,7 @@ class Connection:
         # trusted the tool.
         identity = request.channel.sender.identity
         may = identity is None or identity.may("invoke")
-        if complete and tool is not None and tool.kind == "mcp" and may and not tool.approval.required:
+        if complete and tool is not None and is_served(tool) and may and not tool.approval.required:
             given = _object_of(_object_of(request.params, "context"), "arguments")
             self._calls.answer_later(request, lambda: complete(tool, name, typed, given))
             return
@@ -444,9 +447,11 @@ class Connection:
 
     def _caller_of(self, request: McpRequest) -> _McpCaller:
         """Return the caller of a request. Raises JsonRpcError for a wrong envelope of 2026-07-28."""
-        meta, sender, known, described = request.meta, request.channel.sender, self._known, None
+        meta, sender, known = request.meta, request.channel.sender, self._known
+        wanted = request.channel.wanted
+        described: tuple[Any, ...] = (wanted,)
         if request.modern:
-            described = meta.get(VERSION_KEY), meta.get(CLIENT_KEY), meta.get(CAPABILITIES_KEY)
+            described = wanted, meta.get(VERSION_KEY), meta.get(CLIENT_KEY), meta.get(CAPABILITIES_KEY)
         # Clients repeat one envelope, so the last one is not read again.
         if known is None or sender is not known.sender or described != known.described:
             client, capabilities = self._client_name, self._capabilities
@@ -462,7 +467,7 @@ class Connection:
                 identity,
                 mode_of(capabilities),
                 request.modern and knows_tasks(meta),
-                self._listings.of(name, identity),
+                self._listings.of(name, client, identity, wanted),
             )
         return known
 
@@ -490,8 +495,8 @@ class _McpCaller:
     """The sender of a request, with what its client says of itself."""
 
     sender: Sender | Client
-    described: tuple[Any, ...] | None
-    """The parts of the envelope that it was read from; None for the client of a session."""
+    described: tuple[Any, ...]
+    """What its list is made for, and the parts of the envelope that it was read from."""
     name: str
     """`Call.caller`."""
     identity: Caller | None

@@ -132,6 +132,7 @@ class LineWriter:
         self._unsent = bytearray()
         self._pressed = False
         self._broken = False
+        self._finished = False
         self._flushed: asyncio.Event | None = None
 
     @property
@@ -139,9 +140,13 @@ class LineWriter:
         """True while anything waits to be sent."""
         return bool(self._unsent)
 
+    def finish(self) -> None:
+        """Send what was written until now, and nothing more."""
+        self._finished = True
+
     def write(self, line: bytes) -> None:
         """Send one line, or as much as the descriptor takes now and the rest later."""
-        if self._broken:
+        if self._broken or self._finished:
             return
         data = line + b"\n"
         if not self._unsent:

@@ -60,6 +60,8 @@ class Channel:
     """Checks headers against the listed tool of a call and its arguments. Raises JsonRpcError."""
     shared: bool = True
     """True if several requests use it, so that their ids differ; False for the channel of one request."""
+    wanted: str = ""
+    """The host or API, of `?for=`, whose rules the lists keep."""
 
 
 @dataclass(eq=False, slots=True)

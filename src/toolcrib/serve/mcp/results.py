@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from toolcrib.errors import InvalidOutput, ToolcribError
+from toolcrib.manifest.kinds import is_served
 from toolcrib.serve.mcp.lists import AdvertisedTool
 from toolcrib.serve.mcp.wire import ErrorCode, JsonRpcError, mounted_error
 from toolcrib.spec import Result
@@ -80,7 +81,7 @@ def prompt_result(result: Result, listed: AdvertisedTool | None) -> dict[str, An
     blocks = result.blocks or ({"type": "text", "text": value_text(value)},)
     messages: Any = [{"role": "user", "content": block} for block in blocks]
     # A mounted server's prompt has messages with roles of its own, which stay as they are.
-    if listed is not None and listed.tool.kind == "mcp" and isinstance(value, dict):
+    if listed is not None and is_served(listed.tool) and isinstance(value, dict):
         messages = value.get("messages", messages)
     about = {} if listed is None else {"description": listed.tool.description}
     return {**about, "messages": messages, "_meta": {"toolcrib/call": result.meta}}

@@ -8,9 +8,10 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from toolcrib import __version__
+from toolcrib.errors import ToolcribError
 from toolcrib.serve.mcp.lists import DEFAULT_PAGE_SIZE
 from toolcrib.serve.mcp.questions.elicitation import Approver
-from toolcrib.spec import Tool
+from toolcrib.spec import Caller, Tool
 from toolcrib.spec.record import record
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ class ServerSettings:
     """Completes arguments of prompts and resource templates of mounted servers; None if there are none."""
     mask: Callable[[Any], Any] = lambda value: value
     """Masks secrets in a JSON value that is sent while a call runs."""
+    hide: Callable[[ToolcribError, Caller | None], None] = lambda *_: None
+    """Shortens the paths in an error for a caller who may not know them, in place."""
     task_after_s: float = 0.5
     """Seconds after which a call becomes a task, if its client knows tasks."""
 
@@ -58,6 +61,7 @@ class ServerSettings:
             tasks=lambda: project.calls,
             state_key=project.vault.key(),
             mask=project.redact,
+            hide=project.folders.hide,
             complete=None if project.servers is None else project.servers.complete,
         )
 

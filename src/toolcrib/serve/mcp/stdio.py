@@ -6,12 +6,12 @@ import asyncio
 import fcntl
 import os
 import signal
+import stat
 import sys
-import threading
-from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 
+from toolcrib.core.signals import stopping
 from toolcrib.serve.mcp.connection import Connection
 from toolcrib.serve.mcp.lists import DEFAULT_PAGE_SIZE
 from toolcrib.serve.mcp.pipes import LineReader, LineWriter
@@ -50,6 +50,13 @@ async def serve_pipes(catalog: Catalog, settings: ServerSettings, sender: Sender
     nor a child process can write or read between the messages.
     """
     ended = asyncio.Event()
+
+    def left() -> None:
+        # Some clients fail if anything comes once they have left. The end of a file is no sign of that.
+        if not stat.S_ISREG(os.fstat(source).st_mode):
+            writer.finish()
+        ended.set()
+
     with ExitStack() as undo:
         output, source = _divert_output(undo), _divert_input(undo)
         writer = LineWriter(
@@ -61,16 +68,16 @@ async def serve_pipes(catalog: Catalog, settings: ServerSettings, sender: Sender
             source,
             partial(connection.receive, sender=sender),
             lambda: connection.receive_oversize(MAX_LINE),
-            ended.set,
+            left,
             limit=MAX_LINE,
         )
         undo.callback(reader.stop)
-        _on_signals(ended.set, undo)
+        undo.enter_context(stopping(ended.set, (signal.SIGTERM, signal.SIGINT)))
         reader.start()
         try:
             await ended.wait()
         finally:
-            # No new calls, then the answers of the running ones, then their bytes: else answers are lost.
+            # No new calls, then the answers of the running ones, if somebody reads them, then their bytes.
             reader.stop()
             await connection.drain(_GRACE_S)
             await writer.flush(_FLUSH_S)
@@ -111,13 +118,3 @@ def _point(fd: int, flags: int) -> None:
     null = os.open(os.devnull, flags)
     os.dup2(null, fd)
     os.close(null)
-
-
-def _on_signals(stop: Callable[[], None], undo: ExitStack) -> None:
-    """Stop on SIGTERM and SIGINT. Outside the main thread the program's own handlers stay."""
-    loop = asyncio.get_running_loop()
-    if threading.current_thread() is not threading.main_thread():
-        return
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop)
-        undo.callback(loop.remove_signal_handler, number)

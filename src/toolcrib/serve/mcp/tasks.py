@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from toolcrib.errors import Cancelled, CapabilityMissing, ConflictError, NotFoundError, ToolcribError
+from toolcrib.errors import CapabilityMissing, ConflictError, NotFoundError, ToolcribError
 from toolcrib.serve.mcp.lists import AdvertisedTool
 from toolcrib.serve.mcp.questions.elicitation import (
     ApprovalQuestion,
@@ -27,8 +27,10 @@ from toolcrib.spec import Call, Result
 from toolcrib.spec.moment import written
 
 if TYPE_CHECKING:
+    from toolcrib.core.context import Context
+    from toolcrib.project.durable.adopted import AdoptedCall
     from toolcrib.project.durable.calls import ProjectCalls
-    from toolcrib.runs import ClaimedCall, DurableCall
+    from toolcrib.runs import DurableCall
 
 TASKS = "io.modelcontextprotocol/tasks"
 _POLL_MS = 500
@@ -78,42 +80,15 @@ class Tasks:
         # Without a worker in this process the stored call would wait for another process.
         calls.serve()
 
-        def submit() -> dict[str, Any]:
-            task = calls.submit(
-                call.tool,
-                call.arguments,
-                caller=call.caller,
-                identity=call.identity,
-                session_id=call.session_id,
-                idempotency_key=call.idempotency_key,
-                call_id=call.call_id,
-                approval=approval,
-                client=call.client,
-            )
-            return self._created(task)
+        return await asyncio.to_thread(lambda: self._created(calls.store(call, approval=approval)))
 
-        return await asyncio.to_thread(submit)
-
-    async def adopt(self, call: Call, running: asyncio.Task[None]) -> ClaimedCall | None:
+    def adopt(self, call: Context, running: asyncio.Task[None]) -> AdoptedCall:
         """Store a call that runs already, as `ProjectCalls.adopt` does."""
-        from toolcrib.core.context import Context
+        return self._calls().adopt(call, running)
 
-        return await self._calls().adopt(Context.of(call), running)
-
-    async def adopted(self, claim: ClaimedCall) -> dict[str, Any]:
+    async def adopted(self, call: Call) -> dict[str, Any]:
         """Return a call that was adopted as a new task. Raises ToolcribError."""
-        return await asyncio.to_thread(self._created, claim.id)
-
-    async def record(self, call: Call, claim: ClaimedCall, result: Result | None) -> None:
-        """Record the result of a call that was adopted; None gives it back because this process ends."""
-        from toolcrib.core.context import Context
-        from toolcrib.core.decision import Cancel
-        from toolcrib.runs.ending import Ending, HandedBack, ending_of
-
-        ending: Ending = HandedBack() if result is None else ending_of(Context.of(call), result)
-        if result is not None and isinstance(result.error, Cancelled):
-            ending = Cancel(result.error)
-        await self._calls().settle(claim, ending)
+        return await asyncio.to_thread(self._created, str(call.call_id))
 
     async def show(
         self, task: str, caller: str, meta: Mapping[str, Any], listed: Callable[[str], AdvertisedTool | None]

@@ -18,7 +18,7 @@ _RANGE = re.compile(rb"bytes=(\d{0,15})-(\d{0,15})")
 
 @ROUTES.add(
     "GET",
-    "/tools/artifacts/{artifactID}",
+    "/tools/artifacts/{artifactId}",
     "read",
     {200: "application/octet-stream", 206: "application/octet-stream", 416: None},
     NotFoundError,
@@ -28,7 +28,7 @@ def get_artifact(request: RestRequest) -> Response:
     outputs = request.services.project.outputs
     client = request.client
     owner = None if client.caller == "page" else outputs.readable(client.caller, client.identity)
-    found = outputs.store.get(request.path["artifactID"], owner)
+    found = outputs.store.get(request.path["artifactId"], owner)
     outputs.store.read(found.id, owner, limit=0)  # Raises NotFoundError if its file is gone.
     headers = {
         "ETag": f'"{found.sha256}"',

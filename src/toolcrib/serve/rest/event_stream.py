@@ -8,10 +8,10 @@ from typing import Any
 
 from starlette.responses import StreamingResponse
 
-from toolcrib.errors import InvalidError, InvalidToken
+from toolcrib.errors import InvalidInput, InvalidToken
+from toolcrib.serve.http import EVENT_STREAM
 from toolcrib.serve.rest.services import RestRequest
 
-EVENT_STREAM = "text/event-stream"
 _QUIET_S = 15.0
 """Seconds without an event after which a comment shows that the connection still works."""
 
@@ -30,10 +30,10 @@ def sent_event(number: int, kind: str, data: bytes) -> bytes:
 
 
 def last_event_id(request: RestRequest) -> int:
-    """Return the number of the event that the client got last. Raises InvalidError."""
+    """Return the number of the event that the client got last. Raises InvalidInput."""
     last = request.http.headers.get("last-event-id", "0")
     if not (last.isascii() and last.isdecimal()) or len(last) > 15:
-        raise InvalidError(f"there is no event {last[:40]!r}", hint="Send the id of an event.")
+        raise InvalidInput(f"there is no event {last[:40]!r}", hint="Send the id of an event.")
     return int(last)
 
 

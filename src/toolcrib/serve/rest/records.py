@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
@@ -10,13 +9,16 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from toolcrib.bundles import ToolBody
-from toolcrib.errors import InvalidError, Violation
+from toolcrib.bundles.answers import BundleAnswer, ToolAnswer
+from toolcrib.errors import InvalidInput, Violation
+from toolcrib.manifest.native.schema import block_schema
 
 Slug = Annotated[
     str,
     Meta(
         extra_json_schema={"format": "slug", "minLength": 1, "maxLength": 64},
         description="Unicode letters, decimal digits and dashes, in form NFC.",
+        examples=["weather"],
     ),
 ]
 Version = Annotated[
@@ -24,6 +26,7 @@ Version = Annotated[
     Meta(
         extra_json_schema={"format": "version", "minLength": 1, "maxLength": 64},
         description="Unicode letters, decimal digits, dashes and dots, in form NFC.",
+        examples=["v1"],
     ),
 ]
 BundleId = Annotated[
@@ -34,24 +37,40 @@ BundleId = Annotated[
         description="A UUID of version 7, in lower case.",
     ),
 ]
-ToolName = Annotated[str, Meta(description="The name of a tool, such as `name` or `bundle/slug@version`.")]
-CallId = Annotated[str, Meta(description="`callId` of a call.")]
+ToolName = Annotated[
+    str,
+    Meta(
+        description="The name of a tool, such as `name` or `bundle/slug@version`.",
+        examples=["weather/forecast@v1"],
+    ),
+]
+
+
+def _named(text: str, example: str = "01979c3e-5b1a-7c21-9d0e-2f6b8a4c1d37") -> Any:
+    return Annotated[str, Meta(description=text, examples=[example])]
+
+
 PATH: dict[str, Any] = {
     "bundleID": BundleId,
     "toolSlug": Slug,
     "v": Version,
     "name": ToolName,
-    "callID": CallId,
-    "agent": Annotated[str, Meta(description="Name of an agent.")],
-    "runID": Annotated[str, Meta(description="`id` of a run.")],
-    "sessionID": Annotated[str, Meta(description="`id` of a session.")],
-    "artifactID": Annotated[str, Meta(description="`id` of an artifact.")],
-    "workflow": Annotated[str, Meta(description="`name` of a workflow.")],
-    "approvalID": Annotated[str, Meta(description="`id` of an approval.")],
+    "callId": _named("`callId` of a call."),
+    "agent": _named("Name of an agent.", "writer"),
+    "runId": _named("`id` of a run."),
+    "sessionId": _named("`id` of a session."),
+    "artifactId": _named("`id` of an artifact."),
+    "workflow": _named("`name` of a workflow.", "report"),
+    "approvalId": _named("`id` of an approval."),
+    "asset": _named("Name of a file of the web page.", "index.js"),
+    "tokenName": _named("`name` of a token.", "ci"),
 }
 """The types of the parameters of paths, by name."""
-Tag = Annotated[str, Meta(pattern=r"^[a-zA-Z_][a-zA-Z0-9_-]{0,63}$")]
-Ours = Annotated[Any, Meta(description="Set by the store.", extra_json_schema={"readOnly": True})]
+Tag = Annotated[str, Meta(pattern=r"^[a-zA-Z_][a-zA-Z0-9_-]{0,63}$", examples=["weather"])]
+_AS_IN_PATH = Annotated[str, Meta(description="As in the path, if it is given.")]
+
+
+_IGNORED = Meta(description="Ignored.", extra_json_schema={"readOnly": True})
 
 
 def in_zone(moment: datetime) -> datetime:
@@ -70,18 +89,18 @@ class Switch(Body, kw_only=True):
 
 
 class BundlePut(Body, kw_only=True):
-    """A bundle. What the store sets may be there too, if it says the same."""
+    """A bundle. The fields that the store sets may be there too: they are ignored."""
 
     slug: Slug
     display_name: str = ""
     description: str = ""
     is_enabled: bool = True
-    id: Ours = UNSET
-    is_built_in: Ours = UNSET
-    created_at: Ours = UNSET
-    modified_at: Ours = UNSET
-    soft_deleted_at: Ours = UNSET
-    schema_version: Ours = UNSET
+    id: _AS_IN_PATH | UnsetType = UNSET
+
+
+_Retry = Annotated[dict[str, Any], Meta(extra_json_schema=block_schema("retry"))]
+_Limits = Annotated[dict[str, Any], Meta(extra_json_schema=block_schema("limits"))]
+_Auth = Annotated[Any, Meta(extra_json_schema=block_schema("auth"))]
 
 
 class GoImpl(Body, kw_only=True):
@@ -89,12 +108,14 @@ class GoImpl(Body, kw_only=True):
 
     go_func: str
     """Its name, such as `github.com/acme/agent/tools.Weather`."""
+    retry: _Retry | UnsetType = UNSET
+    limits: _Limits | UnsetType = UNSET
 
 
 class HttpImpl(Body, kw_only=True):
     """An HTTP request."""
 
-    url_template: Annotated[str, Meta(pattern="^https?://")]
+    url_template: Annotated[str, Meta(pattern="^https?://", examples=["https://api.example.com/${city}"])]
     """`${name}` is an argument, or else a secret."""
     method: str | UnsetType = UNSET
     """`GET` (the default), `POST`, `PUT`, `PATCH`, `DELETE`, `HEAD` or `OPTIONS`, in any case."""
@@ -107,6 +128,9 @@ class HttpImpl(Body, kw_only=True):
     extract_expr: str | UnsetType = UNSET
     """JSONPath if it begins with `$`, else a regular expression."""
     error_mode: Literal["fail", "empty"] | UnsetType = UNSET
+    auth: _Auth | UnsetType = UNSET
+    retry: _Retry | UnsetType = UNSET
+    limits: _Limits | UnsetType = UNSET
 
 
 class NativeImpl(Body, kw_only=True):
@@ -124,14 +148,9 @@ class _Tool(Body, kw_only=True, tag_field="type"):
     arg_schema: dict[str, Any] = field(default_factory=dict)
     """JSON Schema of the arguments. Without one the tool takes an empty object."""
     output_schema: dict[str, Any] | None = None
-    id: Ours = UNSET
-    bundle_id: Ours = field(default=UNSET, name="bundleID")
-    slug: Ours = UNSET
-    version: Ours = UNSET
-    is_built_in: Ours = UNSET
-    created_at: Ours = UNSET
-    modified_at: Ours = UNSET
-    schema_version: Ours = UNSET
+    bundle_id: _AS_IN_PATH | UnsetType = field(default=UNSET, name="bundleID")
+    slug: _AS_IN_PATH | UnsetType = UNSET
+    version: _AS_IN_PATH | UnsetType = UNSET
 
 
 class GoTool(_Tool, kw_only=True, tag="go"):
@@ -152,24 +171,34 @@ class NativeTool(_Tool, kw_only=True, tag="native"):
     impl: NativeImpl
 
 
-ToolPut = GoTool | HttpTool | NativeTool
+def readable(form: type[Body], answer: type[Struct]) -> Any:
+    """Return a form that also takes the other fields of an answer, so what was read can be written."""
+    own = {one.encode_name for one in msgspec.structs.fields(form)} | {form.__struct_config__.tag_field}
+    ignored = [
+        (one.name, Annotated[one.type | UnsetType, _IGNORED], field(default=UNSET, name=one.encode_name))
+        for one in msgspec.structs.fields(answer)
+        if one.encode_name not in own
+    ]
+    own_doc = {"__doc__": form.__doc__}
+    return msgspec.defstruct(form.__name__, ignored, bases=(form,), kw_only=True, namespace=own_doc)
 
 
-def refuse_ours(body: BundlePut | _Tool, ours: Mapping[str, Any]) -> None:
-    """Refuse values of what the store sets, unless they are the store's own. Raises InvalidError.
+BUNDLE_PUT: Any = readable(BundlePut, BundleAnswer)
+TOOL_PUT: Any = (
+    readable(GoTool, ToolAnswer) | readable(HttpTool, ToolAnswer) | readable(NativeTool, ToolAnswer)
+)
 
-    `ours` maps field names to the store's values; one that is missing there does not exist yet.
-    """
-    wrong = []
-    for info in msgspec.structs.fields(body):
-        value = getattr(body, info.name)
-        if info.type is Ours and value is not UNSET and (info.name not in ours or ours[info.name] != value):
-            wrong.append(Violation(f"$.{info.encode_name}", "is set by the store, to another value"))
+
+def require_same(body: BundlePut | GoTool | HttpTool | NativeTool, **path: str) -> None:
+    """Raise InvalidInput if a body names something else than the path: `path` maps its fields to that."""
+    wrong = [
+        Violation(f"$.{one.encode_name}", f"is not {path[one.name]!r}, as in the path")
+        for one in msgspec.structs.fields(body)
+        if one.name in path and getattr(body, one.name) not in (UNSET, path[one.name])
+    ]
     if wrong:
-        listed = ", ".join(one.path for one in wrong)
-        raise InvalidError(
-            f"{listed}: set by the store, to another value", hint="Leave it out.", violations=wrong
-        )
+        listed = "; ".join(f"{one.path} {one.message}" for one in wrong)
+        raise InvalidInput(listed, hint="Leave it out, or write the same.", violations=wrong)
 
 
 def tool_body(put: GoTool | HttpTool) -> ToolBody:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from toolcrib.errors import (
     BuiltInReadOnly,
     BundleDeleting,
+    BundleReadOnly,
     InvalidId,
     InvalidSlug,
     MissingField,
@@ -15,5 +16,6 @@ from toolcrib.errors import (
 
 NO_BUNDLE = (InvalidId, NotFoundError, BundleDeleting)
 NO_TOOL = (*NO_BUNDLE, ToolNotFound)
-CHANGE = (BuiltInReadOnly, PreconditionFailed)
+READ_ONLY = (BuiltInReadOnly, BundleReadOnly)
+CHANGE = (*READ_ONLY, PreconditionFailed)
 PUT = (InvalidSlug, MissingField, *CHANGE)

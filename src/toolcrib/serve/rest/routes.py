@@ -7,13 +7,15 @@ from typing import Any
 
 from toolcrib import __version__
 from toolcrib.serve.http import Answer, Route, describe
-from toolcrib.serve.rest import artifacts, session
-from toolcrib.serve.rest.admin import approvals, audit, manifests, overview
-from toolcrib.serve.rest.bundles import archive, bundles, catalog, tools, usage
+from toolcrib.serve.rest import artifacts
+from toolcrib.serve.rest.admin import approvals, audit, manifests, overview, tokens
+from toolcrib.serve.rest.bundles import archive, bundles, catalog, tools, trash, usage
+from toolcrib.serve.rest.calls import many
 from toolcrib.serve.rest.calls import routes as calls
 from toolcrib.serve.rest.records import PATH
 from toolcrib.serve.rest.runs import runs, workflows
 from toolcrib.serve.rest.services import RestRequest
+from toolcrib.serve.rest.ui import events, page, session
 
 
 def get_openapi(request: RestRequest) -> Answer:
@@ -22,19 +24,24 @@ def get_openapi(request: RestRequest) -> Answer:
 
 
 ROUTES: tuple[Route, ...] = (
+    *many.ROUTES,  # First: `cancel` would be taken for the id of a call.
     *calls.ROUTES,
     *tools.ROUTES,
+    *trash.ROUTES,
     *catalog.ROUTES,
     *bundles.ROUTES,
     *usage.ROUTES,
     *archive.ROUTES,
     *artifacts.ROUTES,
     *session.ROUTES,
+    *events.ROUTES,
+    *page.ROUTES,
     *runs.ROUTES,
     *workflows.ROUTES,
     *approvals.ROUTES,
     *audit.ROUTES,
     *overview.ROUTES,
+    *tokens.ROUTES,
     *manifests.ROUTES,
     Route("GET", "/openapi.json", get_openapi, None, {200: dict[str, Any], 304: None}),
 )

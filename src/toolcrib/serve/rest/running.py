@@ -9,6 +9,7 @@ from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
+from math import inf
 from typing import Any, Literal
 
 from starlette.concurrency import run_in_threadpool
@@ -16,7 +17,6 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Receive
 
 from toolcrib.core.context import Context
-from toolcrib.core.decision import Cancel
 from toolcrib.errors import (
     Cancelled,
     ConflictError,
@@ -28,9 +28,10 @@ from toolcrib.errors import (
     ToolcribError,
     ToolFailed,
 )
+from toolcrib.project.durable.adopted import AdoptedCall
 from toolcrib.project.durable.calls import ProjectCalls
-from toolcrib.runs import CallAttempt, CallChange, CallState, ClaimedCall, DurableCall
-from toolcrib.runs.ending import Ending, ending_of
+from toolcrib.runs import CallAttempt, CallChange, DurableCall
+from toolcrib.runs.filters import Changed, Filters
 from toolcrib.runs.serving import whole
 from toolcrib.schema import to_json_text
 from toolcrib.serve.auth import Client
@@ -73,7 +74,7 @@ class OpenCall:
         self.body = b""
         """The result as JSON: `{"ok": true, "value": …}` or `{"ok": false, "error": …}`."""
         self.kept = False
-        """True if somebody may ask for it after its end."""
+        """True if it continues when its client leaves."""
         self.asked = (ctx.tool, ctx.arguments, ctx.dry_run)
         """Tool and arguments as the client sent them, and True for a dry run."""
         self.task: asyncio.Task[None] | None = None
@@ -81,10 +82,10 @@ class OpenCall:
         """True if the server stops, and cancels the call for that."""
         self.is_durable = False
         """True if it is in the store, and not only in this server."""
-        self.claim: asyncio.Task[ClaimedCall | None] | None = None
-        """Stores a call that takes long; its claim, or None where it cannot be stored."""
-        self.moves = False
-        """True while a call that waits for a person is moved to the store."""
+        self.is_followed = False
+        """True if this server waits for its end in the store."""
+        self.adopted: AdoptedCall | None = None
+        """Keeps a call that takes long in the store."""
         self._past: deque[CallEvent] = deque()
         self.before = before
         """The number before its first event here: other processes may have counted events of it."""
@@ -226,6 +227,7 @@ class ServerCalls:
             )
         call = OpenCall(ctx, client, self._clock())
         ctx.on_event, ctx.on_run, ctx.plain_ends = call.add, call.wake, True
+        ctx.may_be_stored = True
         self._running[call.id] = call
         self._here[client.caller] += 1
         call.task = asyncio.get_running_loop().create_task(self._run(call))
@@ -245,25 +247,16 @@ class ServerCalls:
 
     async def _store(self, call: OpenCall) -> str:
         """Store a call and return its id there: that of an earlier one with the same idempotency key."""
-        ctx, call.is_durable = call.ctx, True
+        approval = None if call.approval is None else call.approval.approval
+        call.is_durable = True
         self._running[call.id] = call  # Its events may come before the next line has ended.
         try:
-            return await run_in_threadpool(
-                self._durable.submit,
-                ctx.tool,
-                ctx.arguments,
-                caller=ctx.caller,
-                identity=ctx.identity,
-                idempotency_key=ctx.idempotency_key,
-                trace=ctx.trace,
-                call_id=call.id,
-                approval=None if call.approval is None else call.approval.approval,
-            )
+            return await run_in_threadpool(partial(self._durable.store, call.ctx, approval=approval))
         finally:
             del self._running[call.id]
 
     def _follow(self, call: OpenCall, stored: str) -> OpenCall:
-        call.id, call.kept, call.is_durable = stored, True, True
+        call.id, call.kept, call.is_durable, call.is_followed = stored, True, True, True
         self._running[stored] = call
         call.task = asyncio.get_running_loop().create_task(self._wait_for(call))
         return call
@@ -277,7 +270,9 @@ class ServerCalls:
                 # Else it would stay here as a call that runs, whatever becomes of it in the store.
                 with suppress(asyncio.CancelledError):
                     await asyncio.sleep(_AGAIN_S)
-        del self._running[call.id]
+            except ToolcribError as error:
+                call.end(Result("error", error=error, call_id=call.id), self._clock())
+        self._running.pop(call.id, None)
         self._keep(call)
 
     async def _followed(self, call: OpenCall) -> DurableCall:
@@ -293,24 +288,13 @@ class ServerCalls:
     async def keep(self, call: OpenCall) -> None:
         """Put a call into the store whose client will not wait for its end."""
         call.kept = True
-        if call.is_durable or call.moves or call.result is not None or call.task is None:
+        while call.status == "awaiting_approval" and not call.is_followed:
+            await call.change()  # It is being stored.
+        if call.is_durable or call.result is not None or call.task is None:
             return
-        # Its tool has not begun, so a worker can make the call once a person has decided. A tool that runs
-        # is not begun twice: the call stays here, and the store keeps a lease for it.
-        if call.status == "awaiting_approval":
-            call.moves = True
-            call.task.cancel()
-            await asyncio.wait({call.task})
-            if call.result is None:
-                self._follow(call, await self._store(call))
-        else:
-            call.claim = call.claim or asyncio.create_task(self._adopt(call, call.task))
-            await asyncio.shield(call.claim)
-
-    async def _adopt(self, call: OpenCall, task: asyncio.Task[None]) -> ClaimedCall | None:
-        claim = await self._durable.adopt(call.ctx, task)
-        call.is_durable = claim is not None
-        return claim
+        # A tool that runs is not begun twice: the call stays here, and the store keeps a lease for it.
+        call.adopted = call.adopted or self._durable.adopt(call.ctx, call.task)
+        call.is_durable = await call.adopted.is_stored()
 
     def _add(self, event: CallEvent) -> None:
         call = self._running.get(event.call_id)
@@ -333,15 +317,9 @@ class ServerCalls:
             return self._running.get(id_) or self._follow(call, id_)
         return call
 
-    async def page(
-        self, client: Client, states: Sequence[CallState], limit: int, before: str | None
-    ) -> list[OpenCall]:
-        """Return calls of the store that this client may see, the newest first."""
-        if not states:
-            return []
-        found = await run_in_threadpool(
-            self._durable.page, states, limit, before=before, caller=client.seen_by
-        )
+    async def page(self, client: Client, filters: Filters, limit: int, before: str | None) -> list[OpenCall]:
+        """Return calls of the store that match, the newest first."""
+        found = await run_in_threadpool(partial(self._durable.page, limit=limit, before=before, **filters))
         return [opened(stored, client) for stored in found]
 
     def same(self, ctx: Context) -> OpenCall | None:
@@ -361,14 +339,33 @@ class ServerCalls:
             result = await self._result(call)
         finally:
             self._here[call.client.caller] -= 1
-        # `keep` has cancelled it, and puts it into the store: it has not ended.
-        if call.moves and isinstance(result.error, Cancelled):
+        call.ctx.on_run = None  # It leads back to the call, and would keep both until the next collection.
+        if result.status == "pending":
+            await self._leave_to_store(call)
             return
         call.end(result, self._clock())
-        call.ctx.on_run = None  # It leads back to the call, and would keep both until the next collection.
         del self._running[call.id]
-        if call.kept:
-            self._keep(call)
+        self._keep(call)
+
+    async def _leave_to_store(self, call: OpenCall) -> None:
+        """Store a call that waits for a person: a worker makes it once that person has decided."""
+        is_cancelled = False
+        try:
+            if not call.is_durable:
+                call.id = await whole(self._store(call))
+        except asyncio.CancelledError:
+            is_cancelled = not call.stops
+        except ToolcribError as error:
+            call.is_durable = False
+            call.end(Result("error", error=error, call_id=call.id), self._clock())
+        call.kept = True
+        self._running[call.id] = call
+        if is_cancelled:
+            with suppress(ToolcribError):  # It has just ended.
+                await run_in_threadpool(self._durable.cancel, call.id)
+        call.is_followed = True
+        call.wake()
+        await self._wait_for(call)
 
     async def _result(self, call: OpenCall) -> Result:
         """Make a call, and return its result."""
@@ -380,17 +377,9 @@ class ServerCalls:
         except Exception as error:  # The path promises not to raise.
             _log.exception("the call path raised")
             result = Result("error", error=ToolcribError(f"the call failed: {type(error).__name__}"))
-        if call.claim is not None:
-            ending = ending_of(call.ctx, result)
-            if isinstance(result.error, Cancelled) and not call.stops:
-                ending = Cancel(result.error)
-            with suppress(asyncio.CancelledError):  # It has ended, and is being recorded.
-                await whole(self._record(call.claim, ending))
+        if call.adopted is not None:
+            await call.adopted.end(result)
         return result
-
-    async def _record(self, adopted: asyncio.Task[ClaimedCall | None], ending: Ending) -> None:
-        if (claim := await adopted) is not None:
-            await self._durable.settle(claim, ending)
 
     def _keep(self, call: OpenCall) -> None:
         self._ended[call.id] = call
@@ -463,18 +452,32 @@ class ServerCalls:
         call = self._running.get(id_) or self._ended.get(id_)
         return call if call is not None and _may_see(client, call) else None
 
-    def list(self, client: Client) -> Sequence[OpenCall]:
-        """Return the calls that this client may see, the newest first; `page` has those of the store."""
+    def list(self, client: Client, filters: Filters | None = None) -> Sequence[OpenCall]:
+        """Return the calls that this client may see and that match; `page` has those of the store."""
         self._drop_old()
         ended = [call for call in self._ended.values() if not call.is_durable]
         found = [*ended, *self._running.values()]
-        return sorted((one for one in found if _may_see(client, one)), key=lambda one: one.id, reverse=True)
+        return [one for one in found if _may_see(client, one) and _matches(one, filters or {})]
+
+    def mark(self) -> tuple[object, ...]:
+        """Return values of which one differs once a call of this server has begun or ended."""
+        return next(reversed(self._running), None), len(self._running), next(reversed(self._ended), None)
+
+    async def cancel_all(self, client: Client, filters: Filters, at_most: int | None) -> tuple[int, Changed]:
+        """Cancel the matching calls unless there are more than `at_most`; return their number too."""
+        here = [one for one in self.list(client, filters) if one.result is None and not one.is_durable]
+        count = len(here) + await run_in_threadpool(partial(self._durable.count, "cancel", **filters))
+        if not may_change(count, at_most):
+            return count, Changed([], {})
+        await asyncio.gather(*map(self.cancel, here))
+        changed = await run_in_threadpool(partial(self._durable.cancel_all, **filters))
+        return count, Changed([*(one.id for one in here), *changed.done], {})
 
     async def cancel(self, call: OpenCall) -> None:
         """Cancel a call and wait until it has ended, for two seconds at most."""
         await asyncio.sleep(0)  # A task that is cancelled before its first step would never end its call.
         if call.task is not None and not call.task.done():
-            call.kept = True
+            call.kept, call.ctx.stored = True, False  # The call ends, and not only its run here.
             call.task.cancel()
             await asyncio.wait({call.task}, timeout=_END_S)
 
@@ -532,6 +535,22 @@ async def _left(receive: Receive) -> None:
     """Wait until the client is gone. Its request was read to the end."""
     while (await receive())["type"] != "http.disconnect":
         pass
+
+
+def may_change(count: int, at_most: int | None) -> bool:
+    """Return True if so many may be changed, False if they are only counted. ConflictError for too many."""
+    if at_most is not None and count > at_most:
+        raise ConflictError(f"{count:,} match by now, and not at most {at_most:,}: nothing was changed")
+    return at_most is not None
+
+
+def _matches(call: OpenCall, filters: Filters) -> bool:
+    # A call of an agent is in the store.
+    since, until = filters.get("since") or 0.0, filters.get("until") or inf
+    asked = (filters.get("tool"), filters.get("session_id"), filters.get("caller"), filters.get("agent"))
+    has = (call.ctx.tool, call.ctx.session_id, call.ctx.caller, None)
+    fits = all(one in (None, own) for one, own in zip(asked, has, strict=True))
+    return fits and since <= call.began_at < until
 
 
 def _may_see(client: Client, call: OpenCall) -> bool:

@@ -10,15 +10,18 @@ from dataclasses import dataclass
 from starlette.types import ASGIApp
 
 from toolcrib.guard import Tokens
-from toolcrib.project import McpCatalog, Project
+from toolcrib.project import Project, mcp_catalog
 from toolcrib.serve.auth import Access, LoginSessions, OAuthResource, OutsideTokens, TrustedHosts
 from toolcrib.serve.http import BODY_S, GRACE_S, create_app, open_socket, serve_app
 from toolcrib.serve.mcp import ServerSettings
 from toolcrib.serve.mcp.http import McpEndpoint
 from toolcrib.serve.rest.calls.quick_invoke import QuickInvoke
+from toolcrib.serve.rest.changes import Changes
 from toolcrib.serve.rest.routes import ROUTES
 from toolcrib.serve.rest.running import ServerCalls
 from toolcrib.serve.rest.services import Services
+from toolcrib.serve.rest.ui.links import hand_out_links
+from toolcrib.serve.rest.ui.session import login_path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,45 +55,54 @@ async def serve_http(
     hosts = (settings.host, *settings.allowed_hosts)
     served = rest_app(
         project,
-        port=port,
         allowed_hosts=hosts,
         closing=closing,
         body_s=settings.body_s,
         oauth=settings.oauth,
     )
     async with served as (app, login):
-        if announce is not None:
-            host = f"[{settings.host}]" if ":" in settings.host else settings.host
-            address = f"http://{host}:{port}"
-            announce(address, address + login)
-        await serve_app(app, listening, closing)
+        host = f"[{settings.host}]" if ":" in settings.host else settings.host
+        address = f"http://{host}:{port}"
+        async with hand_out_links(project.vault, lambda: address + login()):
+            if announce is not None:
+                announce(address, address + login())
+            await serve_app(app, listening, closing)
 
 
 @asynccontextmanager
 async def rest_app(
     project: Project,
     *,
-    port: int,
     allowed_hosts: Sequence[str] = (),
     closing: asyncio.Event | None = None,
     body_s: float = BODY_S,
     oauth: OAuthResource | None = None,
-) -> AsyncIterator[tuple[ASGIApp, str]]:
-    """Give the application for an open project, and a one-time login link: its path and query.
+) -> AsyncIterator[tuple[ASGIApp, Callable[[], str]]]:
+    """Give the application for an open project, and what makes a one-time login link: its path and fragment.
 
-    The application can be mounted below any prefix. `port` only names the cookie; set `closing` when the
-    server stops, so that requests that last long end.
+    The application can be mounted below any prefix. Set `closing` when the server stops: long requests end.
     """
-    access = Access(Tokens(project.vault), LoginSessions(), TrustedHosts(allowed_hosts), f"toolcrib-{port}")
+    access = Access(
+        Tokens(project.vault),
+        LoginSessions(),
+        TrustedHosts(allowed_hosts),
+        project.folders.hide,
+    )
     # Durable calls run here too: there may be no worker process.
     project.calls.serve()
     calls = ServerCalls(project.invoke, project.calls)
-    services = Services(project=project, calls=calls, access=access, closing=closing or asyncio.Event())
+    services = Services(
+        project=project,
+        calls=calls,
+        access=access,
+        changes=Changes(project, calls),
+        closing=closing or asyncio.Event(),
+    )
     try:
         rest = QuickInvoke(create_app(ROUTES, services, access, body_s=body_s), services, body_s)
         endpoint = McpEndpoint(
             rest,
-            McpCatalog(project),
+            mcp_catalog(project),
             access,
             ServerSettings.of_project(project),
             outside=None if oauth is None else OutsideTokens(oauth),
@@ -98,7 +110,7 @@ async def rest_app(
         )
         ending = asyncio.create_task(_end_with(services.closing, endpoint, calls))
         try:
-            yield endpoint, f"/login?code={access.sessions.new_code()}"
+            yield endpoint, lambda: login_path(access.sessions.new_code())
         finally:
             ending.cancel()
             await endpoint.close()

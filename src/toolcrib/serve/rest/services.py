@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from hashlib import sha256
 
 from toolcrib.bundles import Store
@@ -14,8 +13,8 @@ from toolcrib.errors import DeniedError
 from toolcrib.project import Project
 from toolcrib.serve.auth import Access
 from toolcrib.serve.http import HttpRequest
+from toolcrib.serve.rest.changes import Changes
 from toolcrib.serve.rest.running import ServerCalls
-from toolcrib.spec.naming import stored_name
 
 
 @dataclass(slots=True)
@@ -25,19 +24,13 @@ class Services:
     project: Project
     calls: ServerCalls
     access: Access
+    changes: Changes
     closing: asyncio.Event
     """Set when the server stops: requests that last long must end then."""
 
     def name(self, bundle_id: str, slug: str, version: str) -> str:
         """Return the name by which a tool of a bundle is called, also if there is none."""
-        return stored_name(self.bundle_name(bundle_id), slug, version)
-
-    def bundle_name(self, bundle_id: str, slug: str | None = None) -> str:
-        """Return the name of a bundle in the names of its tools; with `slug`, of one that may be new."""
-        stored = self.project.bundles.stored
-        # Another process may have made the bundle, or changed its name, a moment ago.
-        stored.catch_up()
-        return stored.bundle_name(bundle_id, slug)
+        return self.project.bundles.stored.name_of(bundle_id, slug, version)
 
     @property
     def store(self) -> Store:
@@ -83,9 +76,16 @@ def covers(request: RestRequest, tool: str) -> bool:
     return identity is None or identity.covers(tool)
 
 
-def sees(request: RestRequest) -> Callable[[str], bool] | None:
-    """Return the check of a tool's name by the token of a request; None for a client who sees every tool."""
-    return None if covers_all(request) else partial(covers, request)
+def shown(request: RestRequest, text: str | None) -> str | None:
+    """Return a text as the client may see it: without folders of this machine."""
+    found: str | None = request.services.project.folders.shown(text, request.client.identity)
+    return found
+
+
+def location(request: RestRequest, path: str) -> dict[str, str]:
+    """Return the header that names the address of what a request made."""
+    # `root_path`: the application may be mounted below a prefix.
+    return {"location": f"{request.http.scope.get('root_path', '')}{path}"}
 
 
 def require_all(request: RestRequest) -> None:

@@ -79,12 +79,14 @@ class Retry:
     """The number of attempts of a failing call, and the delays between them.
 
     `max_attempts` counts the first try. With `jitter` 0 a retry is instant; with `jitter` j > 0 the delay
-    after attempt n is n⁴ seconds × (1 ± j). A fixed `backoff_ms`, if set, replaces that.
+    after attempt n is n⁴ seconds × (1 ± j). A fixed `backoff_ms`, if set, replaces that; so does `base_ms`:
+    then the delay is a random one of up to `base_ms` × 2ⁿ⁻¹ (full jitter).
     """
 
     max_attempts: int = 1
     jitter: float = 0.0
     backoff_ms: int | None = None
+    base_ms: int | None = None
 
 
 @record
@@ -112,6 +114,11 @@ class Limits:
     """Time between the starts of two calls."""
     concurrent_calls: int | None = None
     """Calls at the same time, over all processes of the project."""
+
+    @property
+    def are_rates(self) -> bool:
+        """True if it limits how often calls are made."""
+        return (self.calls_per_minute, self.min_interval_ms, self.concurrent_calls) != (None, None, None)
 
 
 @record

@@ -1,4 +1,4 @@
-"""A tool: identity, schemas, execution, permissions (also in words), source."""
+"""A tool: identity, schemas, execution, permissions, source."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from toolcrib.spec.record import record
-from toolcrib.spec.tools.kinds import CommandExec, CompositeExec, HttpExec
 from toolcrib.spec.tools.permissions import Permissions
 from toolcrib.spec.tools.policies import (
     Annotations,
@@ -54,6 +53,10 @@ class Source:
     """A built-in tool. `raw` is its definition, and `path` the module of its function."""
 
 
+PLAIN = ("owner",)
+"""Fields of a tool that are a text, and that a manifest, lists and `show` have as it is."""
+
+
 @record
 class Tool:
     """One tool, from whatever source."""
@@ -61,7 +64,7 @@ class Tool:
     name: str
     description: str
     kind: str
-    """`function`, `python`, `command`, `http`, `file`, `composite`, `mcp`, `builtin` or `sql`."""
+    """A name in `toolcrib.manifest.KINDS`: how it runs."""
     input_schema: dict[str, Any]
     """JSON Schema 2020-12 of the arguments, an object."""
     config: ExecConfig
@@ -79,6 +82,7 @@ class Tool:
     extensions: dict[str, Any] = field(default_factory=dict)
     auth: tuple[Auth, ...] = ()
     mcp: McpForms = _TOOL_ONLY
+    owner: str = ""
     files: tuple[str, ...] = ()
     """Files and folders of its code, from the project's root, in place of the folders of its scripts."""
 
@@ -98,34 +102,3 @@ class Tool:
 
 HINT_ASKED = "A person has been asked. Once they have approved it, make the same call again."
 """A hint for callers that may be models: it never says how to approve."""
-
-
-def may_touch(tool: Tool) -> list[str]:
-    """List in words what a call of this tool may touch, one line each."""
-    permissions = tool.permissions
-    lines = [_network(tool)]
-    lines += [f"read {path}" for path in permissions.read]
-    lines += [f"write {path}" for path in permissions.write]
-    lines += [f"secret {secret.name}" for secret in permissions.secrets]
-    lines += [f"environment variable {name}" for name in permissions.env]
-    if isinstance(tool.config, CommandExec) and tool.config.allow_code:
-        lines.append("code: values of a call may be run as code")
-    if isinstance(tool.config, CompositeExec):
-        names = ", ".join(dict.fromkeys(step.tool for step in tool.config.steps))
-        lines.append(f"everything that the tools it calls may touch: {names}")
-    if tool.kind in ("function", "builtin") and not tool.is_builtin:
-        lines.append("run inside this process, not confined")
-    return [line for line in lines if line] or ["nothing of this machine"]
-
-
-def _network(tool: Tool) -> str:
-    network = tool.permissions.network
-    if network.mode == "none":
-        return ""
-    if network.mode == "hosts":
-        return f"network: {', '.join(network.allow)}"
-    if network.mode == "host":
-        return "network: this machine's whole network"
-    if isinstance(tool.config, HttpExec):
-        return f"network: the host of {tool.config.url}"
-    return "network: any public host"

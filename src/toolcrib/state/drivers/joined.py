@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from toolcrib.errors import InvalidError
+from toolcrib.errors import InvalidInput
 from toolcrib.state.database import Database, Transaction
 from toolcrib.state.drivers.postgres import PostgresDatabase, PostgresServer, PostgresTransaction
 
@@ -32,7 +32,7 @@ def join(database: Database, connection: object, work: Callable[[Transaction], _
     """Return `work` of a transaction on this `psycopg.Connection`, which its owner commits or rolls back.
 
     If `work` raises, what it wrote is undone, and the rest of the owner's transaction stays. Raises
-    InvalidError if the connection is of another kind or database, or has no open transaction.
+    InvalidInput if the connection is of another kind or database, or has no open transaction.
     """
     server = _server(database)
     import psycopg
@@ -101,7 +101,7 @@ def _inside(
         with server.transaction("BEGIN READ ONLY") as own:
             place = own.one(_PLACE)
         if execute(_PLACE).fetchone() != place:  # No worker would see the calls there.
-            raise InvalidError(
+            raise InvalidInput(
                 f"the connection leads to another database than {server.name}, where the calls are",
                 hint="Use the same database for both.",
             )
@@ -141,7 +141,7 @@ class _Answer(NamedTuple):
 
 def _server(database: Database) -> PostgresServer:
     if not isinstance(database, PostgresDatabase):
-        raise InvalidError(
+        raise InvalidInput(
             "a transaction of Postgres cannot include calls that are in a SQLite file",
             hint="Name the Postgres database by `--database`, DATABASE_URL or `Project.open(database=…)`.",
         )
@@ -149,9 +149,9 @@ def _server(database: Database) -> PostgresServer:
     return database.server
 
 
-def _wrong(connection: object, wanted: str) -> InvalidError:
+def _wrong(connection: object, wanted: str) -> InvalidInput:
     kind = type(connection)
-    return InvalidError(
+    return InvalidInput(
         f"`connection` must be {wanted}, not {kind.__module__}.{kind.__qualname__}",
         hint="Pass the connection of psycopg 3 on which your transaction is open.",
     )
@@ -162,11 +162,11 @@ def _require_open(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[
 
     status = connection.info.transaction_status
     if connection.closed or status == TransactionStatus.INERROR:
-        raise InvalidError(
+        raise InvalidInput(
             "the connection is closed, or its transaction has failed", hint="Roll back, and begin again."
         )
     if connection.autocommit and status == TransactionStatus.IDLE:
-        raise InvalidError(
+        raise InvalidInput(
             "no transaction is open on the connection, which commits each statement by itself",
             hint="Open one first: `with connection.transaction(): …`.",
         )

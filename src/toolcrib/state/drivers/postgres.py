@@ -19,6 +19,8 @@ from toolcrib.errors import StateUnavailable
 from toolcrib.state.database import Transaction, storable
 from toolcrib.state.drivers.dialect import POSTGRES_NOW, postgres_statement, statements
 from toolcrib.state.drivers.listener import Listener
+from toolcrib.state.installation import install_hint
+from toolcrib.state.process import LEASE_S
 
 if TYPE_CHECKING:
     import psycopg
@@ -114,7 +116,7 @@ class PostgresServer:
     holds anything. Raises `StateUnavailable` if the extra `postgres` is not installed, or `url` is malformed.
     """
 
-    def __init__(self, url: str, *, lease_s: float = 30.0) -> None:
+    def __init__(self, url: str, *, lease_s: float = LEASE_S) -> None:
         self.lease_s = lease_s
         self._conninfo, self.name = _conninfo(url)
         self._lock = threading.Lock()
@@ -342,6 +344,9 @@ class PostgresDatabase:
         self.migrate()
         return self.server.listener.holder()
 
+    def shrink(self) -> None:
+        """Do nothing: the server uses the space again (autovacuum)."""
+
     def close(self) -> None:
         """Close the connections of all databases on this server."""
         self.server.migrated.discard(self._name)
@@ -430,7 +435,7 @@ def _conninfo(url: str) -> tuple[str, str]:
         from psycopg.conninfo import conninfo_to_dict, make_conninfo
     except ImportError:
         raise StateUnavailable(
-            "a database on Postgres needs the extra `postgres`", hint="pip install 'toolcrib[postgres]'"
+            "a database on Postgres needs the extra `postgres`", hint=install_hint("postgres")
         ) from None
     try:
         given = conninfo_to_dict(url)

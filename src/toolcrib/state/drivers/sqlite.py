@@ -17,10 +17,12 @@ from typing import Any
 from toolcrib.errors import StateUnavailable
 from toolcrib.state.database import Transaction, storable
 from toolcrib.state.drivers.dialect import statements
+from toolcrib.state.private import make_private
 from toolcrib.state.process import boot_id, is_alive, this_process, uptime
 
-_WAIT_S = 5.0
-"""Seconds a transaction waits for one of another process."""
+_FREED_PAGES = 1_000
+_WAIT_S = 15.0
+"""Seconds a transaction waits for one of another process, which may be slow, or frozen for a while."""
 _TURN_S = 0.1
 """Seconds until a transaction that was left open for the next one is committed, if none comes."""
 _JUMP_S = 1.0
@@ -234,6 +236,14 @@ class SqliteDatabase:
         """Return this process's name and the time."""
         return f"{uptime()} {this_process()}"
 
+    def shrink(self) -> None:
+        """Cut free pages off the end of the file: a few at a time, as writers wait for it."""
+        with self.write() as tx:
+            (free,) = tx.one("PRAGMA freelist_count") or (0,)
+            for _ in range(min(free, _FREED_PAGES)):
+                # One each time: Python takes one step of a statement without columns.
+                tx.run("PRAGMA incremental_vacuum(1)")
+
     def close(self) -> None:
         """Close the file; the next use opens it again."""
         with self._reader.lock:
@@ -278,6 +288,9 @@ class SqliteDatabase:
     def _open(self) -> sqlite3.Connection:
         connection = self._connect()
         try:
+            # For `shrink`: before anything is written, because in a file that is not new it is a write.
+            if connection.execute("PRAGMA page_count").fetchone() == (0,):
+                connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
             _set_journal(connection)
             connection.execute("PRAGMA foreign_keys=ON")
             # The write lock comes first: of processes that open a new file at once, one makes the tables.
@@ -354,7 +367,7 @@ def _require_plain(path: Path) -> None:
     (sqlite.org/howtocorrupt, 2.2).
     """
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(path.parent)
         try:
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600))
         except FileExistsError:

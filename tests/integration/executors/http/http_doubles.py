@@ -43,6 +43,7 @@ class Attempt:
     session_id: str | None = None
     client: CallClient | None = None
     is_followed: bool = False
+    created: tuple[str, ...] = ()
 
     def timed_out(self) -> ToolcribError:
         """Not asked for by HTTP tools."""

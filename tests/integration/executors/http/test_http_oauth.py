@@ -22,6 +22,7 @@ from toolcrib.egress import Egress
 from toolcrib.errors import HttpFailed, ManifestError, SecretMissing, ToolUnavailable
 from toolcrib.executors.http.executor import HttpExecutor
 from toolcrib.spec import Auth, Call, OAuth2, SecretSpec, Tool
+from toolcrib.state.installation import install_hint
 from toolcrib.testing import cassette
 
 
@@ -180,7 +181,7 @@ async def test_a_missing_library_is_named_with_the_line_that_installs_it(
     monkeypatch.setitem(sys.modules, "authlib.oauth2.client", None)
     with pytest.raises(ToolUnavailable, match="OAuth 2 needs authlib, which is not installed") as raised:
         await world.call(world.executor())
-    assert raised.value.hint == "pip install 'toolcrib[oauth]'"
+    assert raised.value.hint == install_hint("oauth")
     assert world.server.requests == []
 
 

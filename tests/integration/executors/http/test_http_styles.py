@@ -375,6 +375,8 @@ WRONG = [
     ({"auth": (Auth("api_key", "KEY", location="header", name="Host"),)}, "Host is set by the client"),
     ({"auth": (Auth("hmac", "KEY", location="query", name="s", hmac=Hmac(nonce_header="TE")),)}, "TE is set"),
     ({"headers": {"X": Choice(((None, "a\nb"),))}}, "line breaks"),
+    ({"headers": {"X": Choice((("a", Choice(((None, ["b"]),))),))}}, "a text, a number or a truth value"),
+    ({"query": {"q": Choice((("a", {"b": 1}),))}}, "a text, a number or a truth value"),
 ]
 
 

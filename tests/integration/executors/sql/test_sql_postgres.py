@@ -191,7 +191,7 @@ def test_without_the_driver_a_call_says_what_to_install(shop: Crib, monkeypatch:
     result = shop.call("q")
     assert "psycopg" in failed(result, "tool_unavailable")
     assert result.error is not None
-    assert "toolcrib[postgres]" in str(result.error.hint)
+    assert "[postgres]" in str(result.error.hint)
 
 
 def test_a_server_that_is_away_is_retryable(shop: Crib) -> None:

@@ -14,11 +14,12 @@ import pytest
 from tests.commands import complete
 from tests.crib import Crib
 from toolcrib import Project
-from toolcrib.bundles import BuiltIn, BundleBody, BundleRecord, Store, ToolBody, ToolRecord
+from toolcrib.bundles import BundleBody, Store, ToolBody, ToolRecord
 from toolcrib.errors import (
     ApprovalRequired,
     BundleDisabled,
     ConflictError,
+    InvalidInput,
     ManifestError,
     PolicyDenied,
     ToolDisabled,
@@ -27,9 +28,9 @@ from toolcrib.errors import (
     UsageError,
 )
 from toolcrib.project import McpCatalog
+from toolcrib.project.catalog.bundles import Wish
 from toolcrib.spec.identifier import new_id
 
-MOMENT = "2026-01-01T00:00:00.000Z"
 CITY = {"type": "object", "properties": {"city": {"type": "string", "description": "City."}}}
 PUT = """
 import subprocess
@@ -132,8 +133,8 @@ async def test_a_disabled_tool_or_bundle_is_disabled_everywhere_at_once(
     assert isinstance(result.error, ToolDisabled)
     assert names(project) == []
     assert project.bundles.tools().tools == []
-    assert project.bundles.search("hello").hits == []
-    assert len(project.bundles.search("hello", include_disabled=True).hits) == 1
+    assert project.bundles.search("hello").tools == []
+    assert len(project.bundles.search("hello", Wish(include_disabled=True)).tools) == 1
     store.switch_tool(mine, "hello", "1", enabled=True)
     assert (await project.call("hello")).ok
     store.switch_bundle(mine, enabled=False)
@@ -203,25 +204,6 @@ async def test_a_record_that_is_no_tool_is_an_error_of_its_call(
     assert names(project) == []
 
 
-async def test_what_is_built_in_is_a_tool_and_its_switch_lasts(data: Path, tmp_path: Path) -> None:
-    Crib(tmp_path / "project")
-    facts = {"slug": "now", "version": "1", "type": "go", "impl": {"goFunc": "now"}, "display_name": "Now"}
-    bundle, tool = new_id(), new_id()
-    built_in = [
-        BuiltIn(
-            BundleRecord(id=bundle, slug="builtin", created_at=MOMENT, modified_at=MOMENT),
-            [ToolRecord(id=tool, bundle_id=bundle, created_at=MOMENT, modified_at=MOMENT, **facts)],  # type: ignore[arg-type]
-        )
-    ]
-    project = Project.open(tmp_path / "project", built_in=built_in)
-    project.functions.register("now", lambda: "noon")
-    assert (await project.call("now")).unwrap() == "noon"
-    assert [hit.tool.slug for hit in project.bundles.search("now").hits] == ["now"]
-    project.bundles.store.switch_tool(bundle, "now", "1", enabled=False)
-    later = Project.open(tmp_path / "project", built_in=built_in)
-    assert isinstance((await later.call("now")).error, ToolDisabled)
-
-
 def test_a_project_without_bundles_makes_no_folder(project: Project, data: Path) -> None:
     assert names(project) == []
     with pytest.raises(ToolNotFound):
@@ -251,16 +233,16 @@ def test_pages_hold_each_tool_once_while_tools_come_and_go(project: Project, sto
         found, page = [], None
         while True:
             got: Any = pages(page)
-            found += [getattr(one, "tool", one).id for one in got[0]]
+            found += [one.id for one in got.tools]
             page = got.next
             if page is None:
                 break
             store.put_tool(mine, f"find-late-{len(found)}-{new_id()}", "1", go())
         assert set(ids) <= set(found)
         assert len(found) == len(set(found))
-    with pytest.raises(UsageError, match="another search"):
-        project.bundles.tools(tags=["x"], page=project.bundles.tools(limit=1).next)
-    with pytest.raises(UsageError, match="not a token"):
+    with pytest.raises(InvalidInput, match="another search"):
+        project.bundles.tools(Wish(tags=["x"]), page=project.bundles.tools(limit=1).next)
+    with pytest.raises(InvalidInput, match="not a token"):
         project.bundles.search("find", page="x")
     with pytest.raises(ConflictError):
         store.put_tool(mine, "find-1", "1", go())
@@ -377,9 +359,9 @@ async def test_rules_tokens_and_the_audit_log_know_the_tools(data: Path, tmp_pat
 def test_why_a_tool_is_unavailable(project: Project, store: Store, mine: str) -> None:
     here, missing = store.put_tool(mine, "a", "1", go()), store.put_tool(mine, "b", "1", go("nowhere"))
     bad = store.put_tool(mine, "c", "1", ToolBody(display_name="x", type="http", impl={}))
-    assert project.bundles.stored.why_unavailable(here) is None
-    assert "not registered" in (project.bundles.stored.why_unavailable(missing) or "")
-    assert project.bundles.stored.why_unavailable(bad)
+    assert project.bundles.answer(here).unavailable_because is None
+    assert "not registered" in (project.bundles.answer(missing).unavailable_because or "")
+    assert project.bundles.answer(bad).unavailable_because
 
 
 async def test_a_list_for_clients_reads_no_record_of_a_store_that_is_too_large_for_it(

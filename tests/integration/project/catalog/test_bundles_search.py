@@ -19,10 +19,11 @@ from tests.conftest import need
 from tests.crib import Crib
 from toolcrib import Project
 from toolcrib.bundles import BundleBody, Store, ToolBody
-from toolcrib.errors import UsageError
+from toolcrib.errors import InvalidInput
 from toolcrib.project.catalog import stored_search
-from toolcrib.project.catalog.bundles import Bundles
+from toolcrib.project.catalog.bundles import Bundles, Wish
 from toolcrib.spec.identifier import new_id
+from toolcrib.state import cache_folder
 
 PUT = """
 import sys, time
@@ -55,7 +56,7 @@ root, cache, data, harm = sys.argv[1:]
 bundles, store = Project.open(root).bundles, Store(Path(data))
 totals = [bundles.search("find").total]
 subprocess.run(["sh", "-c", harm, "sh", cache], check=True, stderr=subprocess.DEVNULL)
-(bundle,) = [one.id for one in store.bundles() if not one.is_built_in]
+(bundle,) = [one.id for one in store.bundles()]
 for number in (2, 3):
     body = ToolBody(description="It.", type="http", impl={"urlTemplate": "https://x"})
     store.put_tool(bundle, f"find-{number}", "1", body)
@@ -106,8 +107,8 @@ def found(among: Bundles, query: str, **options: object) -> list[str]:
     """The slugs of all hits, page by page."""
     slugs, page = [], None
     while True:
-        hits = among.search(query, limit=7, page=page, **options)  # type: ignore[arg-type]
-        slugs += [hit.tool.slug for hit in hits.hits]
+        hits = among.search(query, Wish(**options), limit=7, page=page)  # type: ignore[arg-type]
+        slugs += [hit.slug for hit in hits.tools]
         page = hits.next
         if page is None:
             return slugs
@@ -120,7 +121,7 @@ async def test_a_wrong_search_is_refused_before_there_is_a_bundle(
     async with Project.open(root) as project:
         assert not (data / "bundles").exists()
         assert found(project.bundles, "a") == []
-        with pytest.raises(UsageError):
+        with pytest.raises(InvalidInput):
             project.bundles.search(query, page=page)
 
 
@@ -136,6 +137,9 @@ def test_the_order_is_that_of_classes_on_every_page(root: Path, store: Store, mi
         "word of a tag": ("e", tool("x", tags=("the_weather",))),
         "word of the description": ("f", tool("x", "The weather.")),
         "word of an argument": ("g", tool("x", "It.", (), "theWeather")),
+        "typing error in the name": ("leather", tool("Sun")),
+        "typing error in a tag": ("h", tool("x", tags=("wether",))),
+        "typing error in the description": ("i", tool("x", "The wether.")),
     }
     chance = random.Random(1)
     mixed = list(ways.values())
@@ -149,7 +153,7 @@ def test_the_order_is_that_of_classes_on_every_page(root: Path, store: Store, mi
     assert [one for one in got if one not in names] == [one for one in expected if one not in names]
     assert got.index("weather") == 0
     assert {got[1], got[2]} == names
-    assert {*found(bundles, "wether")[:4]} == {"weather", *names, "getWeather"}  # a typing error
+    assert {*found(bundles, "weathre")[:4]} == {"weather", *names, "getWeather"}  # a typing error
     assert bundles.search("weather").total == len(ways)
 
 
@@ -174,7 +178,7 @@ def test_each_hit_is_on_one_page_while_tools_come_go_and_are_switched(
     got, page = [], None
     for round_ in range(100):
         hits = bundles.search("find", limit=4, page=page)
-        got += [hit.tool.slug for hit in hits.hits]
+        got += [hit.slug for hit in hits.tools]
         page = hits.next
         if page is None:
             break
@@ -235,7 +239,7 @@ def test_a_bundle_that_was_copied_by_hand_with_a_new_id_is_found_beside_the_firs
     bundles = Project.open(root).bundles
     assert found(bundles, "find") == ["find", "find"]
     store.delete_tool(mine, "find", "1")
-    assert [hit.tool.bundle for hit in bundles.search("find").hits] == [other]
+    assert [hit.bundle_id for hit in bundles.search("find").tools] == [other]
 
 
 def test_the_index_may_be_gone_or_damaged(root: Path, store: Store, mine: str, tmp_path: Path) -> None:
@@ -246,7 +250,7 @@ def test_the_index_may_be_gone_or_damaged(root: Path, store: Store, mine: str, t
         store.put_tool(mine, f"find-{number}", "1", tool())
     bundles = Project.open(root).bundles
     assert len(found(bundles, "find")) == 10
-    (index,) = (tmp_path / "cache").glob("*/search")
+    index = (cache_folder(tmp_path / "data") or tmp_path) / "search"
     harms: list[Callable[[], object]] = [
         lambda: shutil.rmtree(index),
         lambda: harmed(index / "state.json"),
@@ -263,7 +267,13 @@ def test_the_index_may_be_gone_or_damaged(root: Path, store: Store, mine: str, t
         assert len(found(bundles, "find")) == 11 + number
 
 
-@pytest.mark.parametrize("harm", ["mount -o remount,ro $1", "head -c 9m /dev/zero > $1/full || true"])
+@pytest.mark.parametrize(
+    "harm",
+    [
+        'mount --bind "$1" "$1" && mount -o remount,ro,bind "$1"',
+        "head -c 9m /dev/zero > $1/full || true",
+    ],
+)
 def test_an_index_that_can_no_longer_be_written_is_made_in_memory(
     root: Path, store: Store, mine: str, tmp_path: Path, harm: str
 ) -> None:
@@ -355,7 +365,7 @@ async def test_searches_in_threads_beside_whoever_keeps_the_index_do_not_wait_fo
         def work(name: str) -> None:
             for number in range(15):
                 store.put_tool(mine, f"find-{name}-{number}", "1", tool())
-                slugs = {hit.tool.slug for hit in project.bundles.search("find", limit=256).hits}
+                slugs = {hit.slug for hit in project.bundles.search("find", limit=256).tools}
                 assert f"find-{name}-{number}" in slugs
 
         async with asyncio.timeout(100):

@@ -126,7 +126,7 @@ def test_a_command_touches_what_its_source_was_granted_and_no_more(crib: Crib) -
     crib.write("pack.yaml", PACK)
     crib.write("out/words", "")
     sources(crib, {"file": "pack.yaml"})
-    failed(crib.call("keep", {"word": "out/new"}), "command_failed")
+    failed(crib.call("keep", {"word": "out/new"}), "permission_denied")
     sources(crib, {"file": "pack.yaml", "permissions": {"fs": {"read": ["."], "write": ["out"]}}})
     assert crib.call("keep", {"word": "out/new"}).ok
     assert not crib.call("keep", {"word": "elsewhere"}).ok

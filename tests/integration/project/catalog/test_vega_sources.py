@@ -189,6 +189,99 @@ def test_the_request_of_an_http_tool(project: Crib, monkeypatch: pytest.MonkeyPa
     ]
 
 
+NESTED = """\
+name: find
+description: Find it
+params:
+  - {name: words, type: string, required: true, description: What}
+  - {name: deep, type: boolean, description: Further}
+  - {name: kind, type: string, description: Of which kind}
+implementation:
+  type: http
+  method: GET
+  url: http://127.0.0.1:PORT/find
+  query:
+    q: "{{words}}"
+    {{if deep}}
+    depth: 3
+    {{if kind}}
+    kind: "deep {{kind}}"
+    tags: [a, "{{kind}}"]
+    {{else}}
+    kind: true
+    {{end}}
+    {{else if kind}}
+    kind: "{{kind}}"
+    {{end}}
+  headers:
+    {{if deep}}
+    {{if kind}}
+    X-Kind: "deep {{kind}}"
+    X-Empty:
+    {{end}}
+    X-Deep: 1
+    {{end}}
+"""
+NESTED_ENV = """\
+name: env
+description: Show it
+params:
+  - {name: deep, type: boolean, description: Further}
+  - {name: kind, type: string, description: Of which kind}
+implementation:
+  type: exec
+  command: env
+  env:
+    {{if deep}}
+    DEPTH: 3
+    {{if kind}}
+    KIND: "deep {{kind}}"
+    {{else}}
+    KIND: plain
+    {{end}}
+    {{end}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "query", "headers", "variables"),
+    [
+        ({}, "q=x%20y", {}, {}),
+        ({"kind": "k&z"}, "q=x%20y&kind=k%26z", {}, {}),
+        ({"deep": True}, "q=x%20y&depth=3&kind=true", {"X-Deep": "1"}, {"DEPTH": "3", "KIND": "plain"}),
+        (
+            {"deep": True, "kind": "k&z"},
+            "q=x%20y&depth=3&kind=deep%20k%26z&tags=a&tags=k%26z",
+            {"X-Deep": "1", "X-Kind": "deep k&z"},
+            {"DEPTH": "3", "KIND": "deep k&z"},
+        ),
+    ],
+)
+def test_conditions_inside_conditions_decide_on_entries(
+    project: Crib, arguments: dict[str, Any], query: str, headers: dict[str, str], variables: dict[str, str]
+) -> None:
+    got: list[tuple[str, dict[str, str]]] = []
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        sent = {name: text for name, text in request.headers.items() if name.startswith("X-")}
+        got.append((request.rel_url.raw_query_string, sent))
+        return web.json_response({})
+
+    async def once() -> tuple[Result, Result]:
+        async with serving(handler) as port:
+            project.write("tools/definitions/find.yaml", NESTED.replace("PORT", str(port)))
+            project.write("tools/definitions/env.yaml", NESTED_ENV)
+            async with Project.open(project.root, accept="all") as opened:
+                shown = await opened.call("env", arguments)
+                return await opened.call("find", {"words": "x y", **arguments}), shown
+
+    found, shown = asyncio.run(once())
+    assert found.ok, found.error
+    assert got == [(query, headers)]
+    lines = dict(line.split("=", 1) for line in shown.unwrap().splitlines())
+    assert {name: lines[name] for name in ("DEPTH", "KIND") if name in lines} == variables
+
+
 def test_one_bad_file_hides_no_other_and_lint_tells_it(project: Crib) -> None:
     project.write(
         "tools/definitions/bad.yaml",

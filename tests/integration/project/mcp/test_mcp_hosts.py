@@ -54,7 +54,7 @@ async def test_an_open_project_takes_up_what_a_person_allows(crib: Crib, site: s
     async with crib.open() as project:
         mounted = await there(project)
         assert mounted.waits_for_hosts
-        refused = failed(await project.call(*call), "tool_failed")
+        refused = failed(await project.call(*call), "permission_denied")
         result = await project.call(*call)
         assert result.error is not None, refused
         assert result.error.hint == f"To allow it: toolcrib trust web --allow {site}"
@@ -67,7 +67,7 @@ async def test_an_open_project_takes_up_what_a_person_allows(crib: Crib, site: s
         assert f"network: {site}" in mounted.grants()
         assert project.get("web__get").permissions.network.allow == (site,)
         allows(project, Network())
-        failed(await project.call(*call), "tool_failed")
+        failed(await project.call(*call), "permission_denied")
 
 
 async def test_a_running_call_ends_before_the_server_starts_again(crib: Crib, site: str) -> None:
@@ -99,7 +99,7 @@ async def test_any_public_host_is_not_this_machine(crib: Crib, site: str) -> Non
         await there(project)
         allows(project, Network("any"))
         result = await project.call("web__get", {"url": f"http://{site}/"})
-        failed(result, "tool_failed")
+        failed(result, "host_not_allowed")
         assert result.error is not None
         assert site in result.error.details["hosts"]
 

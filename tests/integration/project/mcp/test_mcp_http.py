@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import socket
 from collections.abc import Iterator
 from typing import Any
@@ -224,3 +225,117 @@ async def test_a_server_that_restarts_is_connected_to_again(crib: Crib, remote: 
             assert result.unwrap() == {"result": 4}
         finally:
             await asyncio.to_thread(again.stop)
+
+
+class Forgetful(Served):
+    """A server of 2025-06-18 that forgets its session where `forget` is called, and refuses it like this."""
+
+    def __init__(self, status: int, body: bytes) -> None:
+        self.known, self.made, self.ran = "", 0, 0
+        self.forgets = False
+        """True: no session is known in a call."""
+        self.wait_for = 0
+        """Calls that wait for each other before their session is looked up."""
+        arrived = asyncio.Event()
+        tool = {"name": "go", "inputSchema": {"type": "object"}}
+
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            if scope["type"] != "http":
+                await receive()
+                await send({"type": "lifespan.startup.complete"})
+                return
+            headers = dict(scope["headers"])
+            message = json.loads((await receive())["body"] or b"{}")
+            method, more = message.get("method"), []
+            result: dict[str, Any] = {}
+            if method == "initialize":
+                self.made += 1
+                self.known = f"session-{self.made}"
+                more = [(b"mcp-session-id", self.known.encode())]
+                result = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}}
+                result["serverInfo"] = {"name": "forgetful", "version": "1"}
+            if method == "tools/call":
+                self.wait_for -= 1
+                if self.wait_for == 0:
+                    arrived.set()
+                if self.wait_for > 0:
+                    await arrived.wait()
+                self.known = "" if self.forgets else self.known
+            lost = method != "initialize" and headers.get(b"mcp-session-id", b"").decode() != self.known
+            if method == "tools/list":
+                result = {"tools": [tool]}
+            elif method == "tools/call" and not lost:
+                self.ran += 1
+                result = {"content": [{"type": "text", "text": f"call {self.ran}"}]}
+            code = status if lost else 405 if scope["method"] != "POST" else 200 if "id" in message else 202
+            reply = {"jsonrpc": "2.0", "id": message.get("id"), "result": result}
+            kind = [(b"content-type", b"application/json"), *more]
+            await send({"type": "http.response.start", "status": code, "headers": kind})
+            text = body if lost else json.dumps(reply).encode() if code == 200 else b""
+            await send({"type": "http.response.body", "body": text})
+
+        super().__init__(app)
+        self.url = f"http://127.0.0.1:{self.port}/mcp"
+
+    def forget(self) -> None:
+        self.known = ""
+
+
+@contextlib.contextmanager
+def serving(remote: Forgetful) -> Iterator[Forgetful]:
+    remote.start()
+    try:
+        yield remote
+    finally:
+        remote.stop()
+
+
+_REFUSED = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32001,"message":"Session not found"}}'
+_NO_ID = _REFUSED.replace(b"Session not found", b"Bad Request: No valid session ID provided")
+
+
+@pytest.mark.parametrize(("status", "body"), [(404, _REFUSED), (404, b""), (400, _NO_ID)])
+async def test_a_session_that_the_server_forgot_is_made_again(
+    crib: Crib, monkeypatch: pytest.MonkeyPatch, status: int, body: bytes
+) -> None:
+    with serving(Forgetful(status, body)) as remote:
+        write(crib, {"far": {"url": remote.url}})
+        async with crib.open() as project:
+            assert project.servers is not None
+            await project.servers.ready(30)
+            for number in range(1, 5):
+                assert (await project.call("far__go")).unwrap() == f"call {number}"
+                remote.forget()
+            assert remote.made == 4
+            remote.wait_for = 3
+            results = await asyncio.gather(*(project.call("far__go") for _ in range(3)))
+            assert sorted(result.unwrap() for result in results) == ["call 5", "call 6", "call 7"]
+            remote.forget()
+            # As after a long pause: its tools are listed again before the call, in the session that is gone.
+            monkeypatch.setattr("toolcrib.executors.mcp.server._OLD_S", 0.0)
+            assert (await project.call("far__go")).unwrap() == "call 8"
+
+
+async def test_a_server_that_forgets_each_session_fails_the_call(crib: Crib) -> None:
+    with serving(Forgetful(404, _REFUSED)) as remote:
+        write(crib, {"far": {"url": remote.url}})
+        async with crib.open() as project:
+            assert project.servers is not None
+            await project.servers.ready(30)
+            remote.forgets = True
+            assert "the server ended its session" in failed(await project.call("far__go"), "tool_unavailable")
+            assert remote.ran == 0
+
+
+@pytest.mark.parametrize(
+    "answer", [b'{"jsonrpc":"2.0","id":', b'{"jsonrpc":"2.0","id":1,"result":' + b'{"a":' * 5_000]
+)
+async def test_an_answer_that_cannot_be_read_is_an_error_in_our_words(crib: Crib, answer: bytes) -> None:
+    with serving(Forgetful(200, answer)) as remote:
+        write(crib, {"far": {"url": remote.url}})
+        async with crib.open() as project:
+            assert project.servers is not None
+            await project.servers.ready(30)
+            remote.forgets = True
+            message = failed(await project.call("far__go", timeout_ms=60_000), "tool_failed")
+            assert message == "far: go: its answer is malformed, or nested too deeply"

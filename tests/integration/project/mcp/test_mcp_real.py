@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
-import sys
-import sysconfig
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -24,7 +21,6 @@ from toolcrib.spec import Network
 pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("third_party")]
 
 PRIVATE = ("--allow-private-ips",)  # else it refuses a site on this machine itself
-OLD = "AttributeError: 'Server' object has no attribute 'list_resources'"
 SCOPE = "@modelcontextprotocol"
 
 
@@ -38,14 +34,19 @@ def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
     return folder
 
 
+START_S = 300
+"""Seconds for several servers at once on a machine that is busy."""
+
+
 @asynccontextmanager
 async def started(crib: Crib, servers: dict[str, Any]) -> AsyncIterator[Project]:
     """Write `.mcp.json`, trust it and what the servers offer, and open the project."""
+    servers = {name: {"start_timeout_s": START_S, **entry} for name, entry in servers.items()}
     crib.write(".mcp.json", json.dumps({"mcpServers": servers}))
     trust(crib.root)
     async with crib.open() as project:
         assert project.servers is not None
-        await project.servers.ready(120)
+        await project.servers.ready(START_S)
         project.trust.accept("ann", more=[one.row() for one in project.servers.mounted.values()])
         yield project
 
@@ -148,112 +149,53 @@ async def test_a_refusal_names_the_permission_that_would_help(crib: Crib) -> Non
         assert error["hint"].endswith('permissions: {"fs": {"read": ["."], "write": ["data"]}}')
         entity = {"entities": [{"name": "a", "entityType": "b", "observations": []}]}
         written = await project.call("memory__create_entities", entity)
-        failed(written, "tool_failed")
+        failed(written, "permission_denied")
         assert written.error is not None
         assert '"write": ["data"]' in str(written.error.hint)
         written = await project.call("beside__create_entities", entity)
         assert written.error is not None
         assert f"Give it an absolute path in the project, such as {crib.root}/data" in str(written.error.hint)
         hints = {
-            "fetch": "To allow it: toolcrib trust fetch --allow 127.0.0.1:9",
-            "listed": '"network": {"allow": ["example.com", "127.0.0.1:9"]}',
+            "fetch": ("permission_denied", "To allow it: toolcrib trust fetch --allow 127.0.0.1:9"),
+            "listed": ("host_not_allowed", '"network": {"allow": ["example.com", "127.0.0.1:9"]}'),
         }
-        for name, hint in hints.items():
+        for name, (code, hint) in hints.items():
             asked = await project.call(f"{name}__fetch", {"url": "http://127.0.0.1:9/"})
-            failed(asked, "tool_failed")
+            failed(asked, code)
             assert asked.error is not None
             assert hint in str(asked.error.hint), asked.error.as_dict()
 
 
-def uv_environment(folder: Path) -> None:
-    """Make an environment as uvx does: relocatable, its scripts begin with `/bin/sh`."""
-    uv, base = Path(sys.executable).with_name("uv"), getattr(sys, "_base_executable", sys.executable)
-    subprocess.run([uv, "venv", "--quiet", "--relocatable", "--python", base, folder], check=True)
-    shutil.copytree(
-        next((python_servers() / "lib").glob("python3*")) / "site-packages",
-        next((folder / "lib").glob("python3*")) / "site-packages",
-        dirs_exist_ok=True,
-    )
-    script = folder / "bin/mcp-server-time"
-    script.write_text(
-        "#!/bin/sh\n'''exec' \"$(dirname -- \"$(realpath -- \"$0\")\")\"/'python' \"$0\" \"$@\"\n' '''\n"
-        "import sys\nfrom mcp_server_time import main\nsys.exit(main())\n"
-    )
-    script.chmod(0o755)
-    broken = folder / "bin/mcp-server-fetch"
-    broken.write_text(f'#!/bin/sh\necho "{OLD}" >&2\nexit 1\n')
-    broken.chmod(0o755)
-
-
-def conda_environment(base: Path, name: str) -> None:
-    """Make a conda installation with one environment: an interpreter with its libraries, and `conda-meta`."""
-    prefix, version = base / "envs" / name, f"python{sysconfig.get_python_version()}"
-    for folder in (base, prefix):
-        (folder / "bin").mkdir(parents=True)
-        (folder / "conda-meta").mkdir()
-    (base / "bin/conda").write_text("#!/bin/sh\nexit 9\n")
-    (base / "bin/conda").chmod(0o755)
-    shutil.copy(os.path.realpath(sys.executable), prefix / "bin/python")
-    left_out = shutil.ignore_patterns("site-packages", "dist-packages", "test", "idlelib")
-    shutil.copytree(sysconfig.get_paths()["stdlib"], prefix / "lib" / version, ignore=left_out)
-    packages = next((python_servers() / "lib").glob("python3*")) / "site-packages"
-    shutil.copytree(packages, prefix / "lib" / version / "site-packages")
-    (prefix / "lib" / version / "dist-packages").symlink_to("site-packages")  # Debian's interpreter
-    for library in Path(sys.base_prefix, "lib").glob("libpython*.so*"):
-        shutil.copy(library, prefix / "lib")
-
-
-async def test_every_launcher_starts_what_is_on_the_machine(
+async def test_a_launcher_that_is_not_a_package_starts_what_is_on_the_machine(
     crib: Crib, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    launchers = home / "launchers"
-    launchers.mkdir()
-    for name in ("uvx", "uv", "npx"):  # They are found, and never run.
-        (launchers / name).write_text("#!/bin/sh\nexit 9\n")
-        (launchers / name).chmod(0o755)
-    uv_environment(home / ".cache/uv/archive-v0/abcdef")
-    cached = home / ".npm/_npx/0123"
-    cached.mkdir(parents=True)
-    (cached / "node_modules").symlink_to(node_packages() / "node_modules")
-    conda_environment(home / "conda", "work")
-    pyenv = home / ".pyenv"
+    launchers, pyenv = home / "launchers", home / ".pyenv"
     (pyenv / "versions").mkdir(parents=True)
     (pyenv / "versions/3.99.1").symlink_to(python_servers())
-    (pyenv / "shims").mkdir()
-    (pyenv / "shims/python3").write_text("#!/bin/sh\nexit 9\n")
-    (pyenv / "shims/python3").chmod(0o755)
     (pyenv / "version").write_text("3.99.1\n")
+    for program in (launchers / "uvx", launchers / "uv", launchers / "npx", pyenv / "shims/python3"):
+        program.parent.mkdir(exist_ok=True)  # They are found, and never run.
+        program.write_text(f"#!/bin/sh\necho ran > {home}/ran\nexit 9\n")
+        program.chmod(0o755)
     (crib.root / "local").mkdir()
     (crib.root / "local/.venv").symlink_to(python_servers())
-    folders = (pyenv / "shims", launchers, home / "conda/bin")
-    monkeypatch.setenv("PATH", f"{':'.join(map(str, folders))}:{os.environ['PATH']}")
+    monkeypatch.setenv("PATH", f"{pyenv}/shims:{launchers}:{os.environ['PATH']}")
     servers = {
-        "uvx": {"command": "uvx", "args": ["mcp-server-time"]},
-        "versioned": {"command": "uvx", "args": ["--with", "mcp>=1,<2", "mcp-server-time"]},
-        "newer": {"command": "uvx", "args": ["--with", "mcp>=99", "mcp-server-time"]},
-        "old": {"command": "uvx", "args": ["mcp-server-fetch"]},
         "uvrun": {"command": "uv", "args": ["--directory", "local", "run", "mcp-server-time"]},
-        "npx": {"command": "npx", "args": ["-y", f"{SCOPE}/server-memory"]},
-        "latest": {"command": "npx", "args": ["-y", f"{SCOPE}/server-filesystem@latest", "."]},
         "pyenv": {"command": "python3", "args": ["-m", "mcp_server_time"]},
-        "conda": {
-            "command": "conda",
-            "args": ["run", "-n", "work", "python", "-m", "mcp_server_time"],
-            "env": {"LD_LIBRARY_PATH": str(home / "conda/envs/work/lib")},
-        },
         "shell": {"command": "sh", "args": ["-c", f"exec {python_servers()}/bin/mcp-server-time"]},
-        "gone": {"command": "npx", "args": ["-y", "not-downloaded@1.0.0"]},
+        "npx": {"command": "npx", "args": ["-y", f"{SCOPE}/server-memory"]},
+        "uvx": {"command": "uvx", "args": ["mcp-server-time"]},
         "built": {"command": "uvx", "args": ["--from", "git+https://example.com/x", "x"]},
     }
     async with started(crib, servers) as project:
-        assert project.servers is not None
         ready = {name for name in servers if state(project, name)["state"] == "ready"}
-        errors = {name: state(project, name)["error"] for name in servers if name not in ready}
-        assert set(errors) == {"shell", "gone", "built", "newer", "old"}, errors
-        assert "--with 'mcp>=99'" in errors["newer"]["hint"]
-        assert "not-downloaded is not on this machine" in errors["gone"]["message"]
-        assert "--ignore-scripts --package=not-downloaded@1.0.0" in errors["gone"]["hint"]
-        assert "only packages by name" in errors["built"]["message"]
-        grants = state(project, "npx")["grants"]
-        assert f"read {node_packages()}/node_modules (its program)" in grants
+        assert ready == {"uvrun", "pyenv"}
+        hint = "To download it, without running any of its code: toolcrib trust"
+        assert state(project, "npx")["error"]["hint"] == f"{hint} npx"
+        assert state(project, "uvx")["error"]["hint"] == f"{hint} uvx"
+        assert "only packages by name" in state(project, "built")["error"]["message"]
+        grants = state(project, "uvrun")["grants"]
+        assert f"read {python_servers()} (its program)" in grants
         assert f"read {home} (its program)" not in grants
+    assert not (home / "ran").exists()

@@ -305,20 +305,6 @@ async def test_a_server_that_announces_changes_without_end_is_listed_a_part_of_t
     assert times[6] - times[1] > 4 * 9 * 0.02
 
 
-async def test_a_definition_that_cannot_be_used_leaves_the_others(crib: Crib) -> None:
-    odd = RAW + textwrap.dedent("""
-        def definitions():
-            counts = {"type": "object", "properties": {"n": {"type": "integer", "maximum": 2**64}}}
-            return [dict(DEFINITIONS[0], name="odd", inputSchema=counts), *DEFINITIONS]
-        main()
-    """)
-    mount(crib, "raw", odd)
-    async with opened(crib) as project:
-        assert [name for name in project.toolset.names if name.startswith("raw__")] == ["raw__hello"]
-        (left,) = server(project, "raw").as_dict()["unusable"]
-        assert left.startswith("'odd': its schema cannot be used: Integer exceeds")
-
-
 async def test_what_is_no_text_and_no_structure_comes_as_json(crib: Crib) -> None:
     picture = RAW + textwrap.dedent("""
         def called(message):
@@ -333,7 +319,7 @@ async def test_what_is_no_text_and_no_structure_comes_as_json(crib: Crib) -> Non
         assert [block["type"] for block in result.blocks] == ["text", "image"]
 
 
-async def test_a_result_that_takes_for_ever_to_check_fails_at_once(crib: Crib) -> None:
+async def test_a_result_that_takes_for_ever_to_check_is_not_checked_to_its_end(crib: Crib) -> None:
     hostile = RAW + textwrap.dedent("""
         def definitions():
             link = {"properties": {"a": {"$ref": "#/$defs/n"}}}
@@ -353,7 +339,7 @@ async def test_a_result_that_takes_for_ever_to_check_fails_at_once(crib: Crib) -
     mount(crib, "raw", hostile)
     async with opened(crib) as project:
         for name, why in (("many", "references multiply"), ("slow", "does not match")):
-            assert why in failed(await project.call(f"raw__{name}"), "invalid_output")
+            assert why in (await project.call(f"raw__{name}")).warnings[0]
 
 
 async def test_what_a_server_asks_of_its_client_is_refused(crib: Crib) -> None:

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from tests.sources import MemorySource
 from tests.unit.bundles.archive.samples import filled, native, tool
-from toolcrib.bundles import BuiltIn, BundleBody, BundleRecord, Store
+from toolcrib.bundles import BundleBody, BundleRecord, Store
 from toolcrib.bundles.archive import ImportPlan, OnConflict, apply, export_bundle, plan, read_zip
-from toolcrib.errors import BuiltInReadOnly, BundleDisabled, ConflictError, NotFoundError, ToolcribError
+from toolcrib.errors import BundleDisabled, BundleReadOnly, ConflictError, NotFoundError, ToolcribError
 from toolcrib.spec.identifier import new_id
 
 
@@ -170,15 +171,16 @@ def test_a_deleted_bundle_is_restored(store: Store, bundle: str) -> None:
     assert export_bundle(store, bundle) == data
 
 
-def test_a_built_in_bundle_is_exported_and_never_changed(tmp_path: Path, bundle: str, store: Store) -> None:
-    moment = "2026-01-01T00:00:00.000Z"
-    record = BundleRecord(id=bundle, slug="weather", created_at=moment, modified_at=moment)
-    shipped = Store(tmp_path / "other", built_in=[BuiltIn(record, store.tools(bundle))])
-    data = export_bundle(shipped, bundle)
+def test_the_tools_of_a_source_are_neither_exported_nor_changed(
+    tmp_path: Path, bundle: str, store: Store
+) -> None:
+    shop = Store(
+        tmp_path / "other", sources=[MemorySource(bundle, "weather", store.tools(bundle), "project")]
+    )
     own = export_bundle(store, bundle)
-    refused(BuiltInReadOnly, lambda: apply(shipped, read_zip(own), "replace"))
-    assert apply(shipped, read_zip(own), "new-id").bundle_id != bundle
-    assert apply(Store(tmp_path / "third"), read_zip(data)).changes
+    refused(BundleReadOnly, lambda: export_bundle(shop, bundle))
+    refused(BundleReadOnly, lambda: apply(shop, read_zip(own), "replace"))
+    assert apply(shop, read_zip(own), "new-id").bundle_id != bundle
 
 
 def test_two_names_of_one_slug_are_a_conflict(store: Store, tmp_path: Path) -> None:

@@ -17,7 +17,6 @@ from toolcrib.errors import (
     ApprovalDenied,
     ConflictError,
     DeniedError,
-    InvalidError,
     InvalidInput,
     InvalidToken,
     NotFoundError,
@@ -66,7 +65,7 @@ def test_a_call_that_nobody_allowed_waits_with_all_that_a_person_must_know(servi
     assert found.reason == "it is dear"
     assert found.touches == ("network: example.com",)
     assert found.expires_at == START + 7 * DAY
-    assert found.as_dict()["expires_at"] == "2027-01-22T08:00:00Z"
+    assert found.as_dict()["expires_at"] == "2027-01-22T08:00:00.000Z"
     assert service.find(found.id) == found
     assert found.id[14] == "7"
 
@@ -128,7 +127,7 @@ def test_approvals_are_listed_in_pages_the_newest_first(service: Approvals, wall
     assert [one.id for one in service.list("denied")] == [ids[4]]
     assert len(service.list("pending")) == 23
     assert len(service.list()) == 25
-    with pytest.raises(InvalidError, match="no status"):
+    with pytest.raises(InvalidInput, match="no status"):
         service.list("nonsense")  # type: ignore[arg-type]  # what is refused
 
 
@@ -169,7 +168,7 @@ def test_a_decision_is_made_once(service: Approvals) -> None:
         service.deny(asked.id, "bob")
     with pytest.raises(ConflictError):
         service.approve(asked.id, "bob")
-    with pytest.raises(InvalidError, match="name of the person"):
+    with pytest.raises(InvalidInput, match="name of the person"):
         service.approve(asked.id, "")
 
 
@@ -190,7 +189,7 @@ def test_edited_arguments_are_no_leave_to_ask_with_them(service: Approvals) -> N
 
 @pytest.mark.parametrize("scope", ["session", "arguments", "rule"])
 def test_edited_arguments_run_once_only(service: Approvals, scope: Any) -> None:
-    with pytest.raises(InvalidError, match="changed arguments"):
+    with pytest.raises(InvalidInput, match="changed arguments"):
         service.approve(waits(service).id, "ada", scope, b"{}")
 
 
@@ -215,7 +214,7 @@ def test_for_this_session(service: Approvals) -> None:
 
 def test_without_a_session_there_is_none_to_approve(service: Approvals) -> None:
     asked = waits(service, session_id=None)
-    with pytest.raises(InvalidError, match="no session"):
+    with pytest.raises(InvalidInput, match="no session"):
         service.approve(asked.id, "ada", "session")
     assert service.find(asked.id).status == "pending"
 
@@ -227,7 +226,7 @@ def test_for_a_rule_always(service: Approvals) -> None:
     waits(service, 2, tool="other")
     waits(service, 2, caller="mcp:other")
     unruled = waits(service, 3, rule="")
-    with pytest.raises(InvalidError, match="no rule"):
+    with pytest.raises(InvalidInput, match="no rule"):
         service.approve(unruled.id, "ada", "rule")
 
 
@@ -241,7 +240,7 @@ def test_what_lasts_is_used_before_what_was_given_once(service: Approvals, wall:
 
 def test_a_lasting_yes_can_have_an_end(service: Approvals, wall: Wall) -> None:
     asked = waits(service)
-    with pytest.raises(InvalidError, match="end before"):
+    with pytest.raises(InvalidInput, match="end before"):
         service.approve(asked.id, "ada", "rule", until=START)
     service.approve(asked.id, "ada", "rule", until=START + 60)
     assert runs(service, 1).scope == "rule"

@@ -93,31 +93,86 @@ def test_what_is_wrong_is_reported(name: Any, entry: Any, expected: str) -> None
 
 
 def test_one_bad_entry_of_a_shared_file_takes_no_other_with_it() -> None:
-    found, wrong = read_servers(
+    found, wrong, notes = read_servers(
         {
             "mcpServers": {
                 "good": {"command": "x", "alwaysAllow": ["a"], "disabled": False},
                 "off": {"command": "x", "disabled": True},
                 "bad": {"command": 5},
                 "worse": None,
-                "wrong": {"serverUrl": "https://a.example/mcp", "type": "http"},
+                "wrong": {"serverURL": "https://a.example/mcp", "type": "http"},
+                "unclear": {"command": "x", "disabled": "yes"},
+                "twice": {"command": "x", "tools": ["a"], "includeTools": ["b"]},
+                "strange": {"command": "x", "args": ["${command:pick}"]},
                 "env": {"A": "b"},
             },
             "other": 1,
         }
     )
     assert [spec.name for spec in found] == ["good"]
-    assert sorted(wrong) == ["bad", "env", "worse", "wrong"]
+    assert sorted(wrong) == ["bad", "env", "strange", "twice", "unclear", "worse", "wrong"]
+    assert wrong["unclear"] == "`disabled` must be true or false"
+    assert wrong["twice"] == "`includeTools` says again what another key says; write one of them"
+    assert wrong["strange"].startswith("'${command:pick}' has a variable that only other hosts know")
+    assert notes == {
+        "good": "`alwaysAllow`: of other hosts, without effect here",
+        "off": "it is disabled by `disabled: true`, so it is not started",
+    }
     assert wrong["env"] == "is not a server; write `env` inside of one, beside its `command`"
-    assert "`serverUrl` is not a key of a server; known: type, command" in wrong["wrong"]
+    assert "`serverURL` is not a key of a server; known: type, command" in wrong["wrong"]
     assert read_servers([]) == (
         [],
         {"": "must have an object `mcpServers`: name, then command and args, or url"},
+        {},
     )
     assert read_servers({})[0] == []
     many = {f"s{n}": {"command": "x"} for n in range(103)}
-    found, wrong = read_servers({"mcpServers": many})
+    found, wrong, _ = read_servers({"mcpServers": many})
     assert (len(found), len(wrong)) == (100, 3)
+
+
+def test_a_file_of_another_host_means_here_what_it_means_there() -> None:
+    code = {
+        "inputs": [{"type": "promptString", "id": "api-key", "password": True}],
+        "servers": {
+            "near": {
+                "command": "srv",
+                "args": ["${workspaceFolder}/data", "${env:REGION}"],
+                "env": {"TOKEN": "${input:api-key}", "AT": "${userHome}/x"},
+                "permissions": {"env": ["REGION"]},
+            },
+            "far": {"httpUrl": "https://a.example/mcp", "headers": {"Authorization": "Bearer ${env:T}"}},
+        },
+    }
+    (near, far), wrong, notes = read_servers(code, "/srv/p")
+    assert (wrong, notes) == ({}, {})
+    assert near.args == ("/srv/p/data", "${REGION}")
+    assert near.env == {"TOKEN": "${API_KEY}", "AT": "${HOME}/x"}
+    assert near.permissions.secrets == (SecretSpec("API_KEY"),)
+    assert (far.transport, far.url) == ("http", "https://a.example/mcp")
+    assert far.headers == {"Authorization": "Bearer ${T}"}
+    both = {"mcpServers": {"a": {"command": "x"}}, "servers": {}}
+    assert read_servers(both)[1] == {
+        "": "has both `mcpServers` and `servers`; write all servers under `mcpServers`"
+    }
+
+
+@pytest.mark.parametrize(
+    ("entry", "tools", "disabled"),
+    [
+        ({}, ("*",), ()),
+        ({"disabledTools": ["a"], "timeout": 60}, ("*",), ("a",)),
+        ({"excludeTools": ["a"], "includeTools": ["b"]}, ("b",), ("a",)),
+        ({"tools": ["*"]}, ("*",), ()),
+        ({"allowedTools": []}, (), ()),
+        ({"enabled_tools": ["b"], "disabled_tools": ["a"], "enabled": True}, ("b",), ("a",)),
+    ],
+)
+def test_tools_are_left_out_as_other_hosts_leave_them_out(
+    entry: dict[str, Any], tools: tuple[str, ...], disabled: tuple[str, ...]
+) -> None:
+    (spec,), wrong, _ = read_servers({"mcpServers": {"a": {"command": "x", **entry}}})
+    assert (spec.tools, spec.disabled_tools, wrong) == (tools, disabled, {})
 
 
 def test_another_program_or_address_is_another_server() -> None:

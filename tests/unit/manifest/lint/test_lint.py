@@ -390,7 +390,8 @@ def test_a_name_that_no_file_can_have_is_a_finding(tmp_path: Path) -> None:
 
 def test_every_rule_is_met_by_some_test() -> None:
     tests = "".join(path.read_text() for path in Path(__file__).parents[1].rglob("test_*.py"))
-    assert [rule for rule in RULES if f'"{rule}"' not in tests] == []
+    of_servers = (Path(__file__).parents[3] / "e2e/test_weak_messages.py").read_text()
+    assert [one for one in RULES if f'"{one}"' not in tests and f"[{one}]" not in of_servers] == []
 
 
 @pytest.mark.parametrize(

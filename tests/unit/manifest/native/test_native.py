@@ -248,6 +248,8 @@ MISFITS: list[tuple[str, str, str, str, int, int, str | None]] = [
     # (text, old, new, rule, line, column, part of message or hint)
     (PYTHON, "version: 1\n", "version: 1\nnmae: x\n", "unknown-key", 5, 1, None),
     (PYTHON, "description", "descripton", "unknown-key", 2, 1, "did you mean `description`?"),
+    (PYTHON, "    module", "    retry: {}\n    module", "unknown-key", 7, 5, "at the top level"),
+    (PYTHON, "    module", "    limits: {}\n    module", "unknown-key", 7, 5, "not in `exec.python`"),
     (COMMAND, "entrypoint", "entry_point", "unknown-key", 14, 5, "did you mean `entrypoint`?"),
     (COMMAND, "    args", "    secrets: {}\n    args", "unknown-key", 15, 5, "`permissions.secrets`?"),
     (COMMAND, "inputs:\n", "parameters: {}\ninputs:\n", "unknown-key", 5, 1, "under `inputs.schema`"),

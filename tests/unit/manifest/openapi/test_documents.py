@@ -162,6 +162,39 @@ def test_references_to_files_beside_it(tmp_path: Path) -> None:
         assert set(tool.input_schema["$defs"]) == {"word", "thing"}
 
 
+def test_an_operation_may_be_a_reference(tmp_path: Path) -> None:
+    paths = {
+        "/x": {"get": {"$ref": "ops/list.yml"}, "post": {"$ref": "ops/gone.yml"}},
+        "/y": {
+            "get": {"$ref": ".env.json"},
+            "post": {"$ref": "ops/notes.txt"},
+            "put": {"$ref": ".git/x.json"},
+        },
+    }
+    listing = {
+        "operationId": "list_x",
+        "parameters": [{"name": "q", "in": "query", "schema": {"type": "string"}}],
+    }
+    secret = {"operationId": "s3cr3t"}
+    files = {
+        "api.json": a_document(paths=paths),
+        "ops/list.yml": listing,
+        ".env.json": secret,
+        "ops/notes.txt": secret,
+        ".git/x.json": secret,
+    }
+    counted: list[int] = []
+    found = import_document(open_document(write(tmp_path / "api", files)), progress=counted.append)
+    assert [tool.name for tool in found.tools] == ["list_x"]
+    assert list(found.tools[0].input_schema["properties"]) == ["q"]
+    reasons = {f"{one.method} {one.path}": one.reason for one in found.skipped}
+    assert "not there" in reasons["POST /x"]
+    for place in ("GET /y", "POST /y", "PUT /y"):
+        assert "is hidden, or no YAML or JSON file" in reasons[place]
+    assert "s3cr3t" not in str(found.as_json())
+    assert counted == [1, 2, 3, 4, 5]
+
+
 def test_references_never_leave_the_folder(tmp_path: Path) -> None:
     (tmp_path / "secret.json").write_text('{"type": "integer"}')
     folder = tmp_path / "api"

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import click
 
 from toolcrib.cli.commands.bundles.chosen import (
@@ -12,10 +9,11 @@ from toolcrib.cli.commands.bundles.chosen import (
     bundle_argument,
     document_of,
     find_bundle,
+    open_bundles,
     open_store,
-    print_damaged,
     store_options,
 )
+from toolcrib.cli.commands.bundles.tool import command as tool
 from toolcrib.cli.commands.bundles.transfer import export_command, import_command
 from toolcrib.cli.output import print_change, print_json, print_note, print_result, print_shown
 from toolcrib.cli.table import DESCRIPTION, facts, print_listing
@@ -24,7 +22,7 @@ from toolcrib.errors import ConflictError, UsageError
 
 @click.group("bundle")
 def command() -> None:
-    """Manage bundles: groups of tools with one switch.
+    """Manage bundles, groups of tools with one switch, and their tools.
 
     BUNDLE is the slug of a bundle, its id, or the beginning of the id.
     """
@@ -76,19 +74,14 @@ def create_command(
 @store_options
 def list_command(deleted: bool, data: str | None, as_json: bool) -> None:
     """List the bundles, the newest first."""
-    store = open_store(data)
-    print_damaged(store)
-    found = [one for one in store.bundles() if (one.soft_deleted_at is not None) == deleted]
-
-    def tools(bundle: Mapping[str, Any]) -> int:
-        return len(store.tools(bundle["id"]) if bundle["isBuiltIn"] else store.files(bundle["id"]))
-
+    bundles = open_bundles(data)
+    found = [one for one in bundles.store.bundles() if (one.soft_deleted_at is not None) == deleted]
     print_listing(
         as_json,
         "bundles",
-        document_of(found),
-        ("SLUG", ENABLED, ("TOOLS", tools), "ID", DESCRIPTION),
-        empty="No bundle is deleted.",  # Else there is the one of the built-in tools.
+        document_of(bundles.bundle_answers(found)),
+        ("SLUG", "SOURCE", ENABLED, ("TOOLS", "toolCount"), "ID", DESCRIPTION),
+        empty="No bundle is deleted." if deleted else "There are no bundles: toolcrib bundle create SLUG",
     )
 
 
@@ -99,7 +92,6 @@ def show_command(bundle: str, data: str | None, as_json: bool) -> None:
     """Show a bundle and its tools."""
     store = open_store(data)
     found = find_bundle(store, bundle)
-    print_damaged(store, found.id)
     tools = store.tools(found.id)
     if as_json:
         print_json({**document_of(found), "tools": document_of(tools)})
@@ -119,7 +111,7 @@ def show_command(bundle: str, data: str | None, as_json: bool) -> None:
         "tools",
         document_of(sorted(tools, key=lambda tool: tool.slug)),
         ("SLUG", "VERSION", "TYPE", ENABLED, DESCRIPTION),
-        empty=f"It has no tools. Put one: toolcrib tool put {found.slug} FILE",
+        empty=f"It has no tools. Put one: toolcrib bundle tool put {found.slug} FILE",
     )
 
 
@@ -162,3 +154,4 @@ def delete_command(bundle: str, data: str | None, as_json: bool) -> None:
 
 command.add_command(export_command)
 command.add_command(import_command)
+command.add_command(tool)

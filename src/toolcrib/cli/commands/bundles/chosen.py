@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -10,13 +11,14 @@ import click
 
 from toolcrib.cli.arguments import parse_target
 from toolcrib.cli.options import json_option
-from toolcrib.cli.output import one_line, print_note
-from toolcrib.errors import NotFoundError, ToolcribError, ToolNotFound, UsageError
+from toolcrib.cli.output import print_note
+from toolcrib.errors import NotFoundError, ProjectNotFound, ToolcribError, ToolNotFound, UsageError
 from toolcrib.spec.naming import nearest
 
 if TYPE_CHECKING:
     from toolcrib.bundles import BundleRecord, Store, ToolRecord
     from toolcrib.bundles.listing import Listing
+    from toolcrib.project.catalog.bundles import Bundles
 
 F = TypeVar("F", bound=Callable[..., Any])
 data_option = click.option(
@@ -33,20 +35,21 @@ def store_options(command: F) -> F:
     return data_option(json_option(command))
 
 
-def open_store(data: str | None) -> Store:
-    """Return the store in a folder, by default in the user's data folder, with the built-in tools."""
-    from toolcrib.bundles import Store
-    from toolcrib.project.catalog.stored import builtin_bundle
+def open_bundles(data: str | None) -> Bundles:
+    """Return the bundles of the project around the working folder; without one, and in `data`, the user's."""
+    from toolcrib.project import Project
+    from toolcrib.project.catalog.outside import bundles_outside
     from toolcrib.state import data_home
 
-    folder = data_home() if data is None else Path(data).absolute()
-    return Store(folder, built_in=(builtin_bundle(),)).acting("cli")
+    if data is None:
+        with suppress(ProjectNotFound):
+            return Project.open().bundles
+    return bundles_outside(data_home() if data is None else Path(data).absolute())
 
 
-def print_damaged(store: Store, id: str = "") -> None:  # noqa: A002
-    """Warn about each file, of one bundle or of all, that a list leaves out because it is not a record."""
-    for error in store.damaged(id):
-        print_note(f"warning: {one_line(error.message)}" + (f"\nhint: {error.hint}" if error.hint else ""))
+def open_store(data: str | None) -> Store:
+    """Return their store, to be changed by this command."""
+    return open_bundles(data).store.acting("cli")
 
 
 def document_of(record: object) -> Any:
@@ -110,7 +113,7 @@ def find_tool(store: Store, target: str) -> tuple[BundleRecord, list[ToolRecord]
     if every:
         raise ToolNotFound(
             f"{slug} has no version {version!r}",
-            hint=f"To see all: toolcrib tool versions {target.partition('@')[0]}",
+            hint=f"To see all: toolcrib bundle tool versions {target.partition('@')[0]}",
         )
     ids = {bundle.id for bundle in bundles}
     close = nearest(slug, {tool.slug for tool in listing.tools() if tool.bundle in ids})

@@ -1,4 +1,4 @@
-"""`toolcrib tool`."""
+"""`toolcrib bundle tool`."""
 
 from __future__ import annotations
 
@@ -85,8 +85,10 @@ def get_command(tool: str, data: str | None, as_json: bool) -> None:
     That is a record in JSON, or the text of a tool.yml. With --json it is the stored record.
     """
     from toolcrib.bundles import record_text
+    from toolcrib.bundles.reading import require_whole
 
     _, found = find_version(open_store(data), tool, change=False)
+    require_whole(found)
     if as_json:
         print_json(document_of(found))
     else:
@@ -103,7 +105,7 @@ def versions_command(tool: str, data: str | None, as_json: bool) -> None:
         as_json,
         "versions",
         document_of(versions),
-        ("VERSION", ENABLED, ("CREATED", "createdAt"), "ID", DESCRIPTION),
+        ("VERSION", ENABLED, ("CREATED", "createdAt"), ("ID", "toolID"), DESCRIPTION),
         bundle=document_of(bundle),
     )
 
@@ -123,7 +125,7 @@ def revisions_command(tool: str, data: str | None, as_json: bool) -> None:
         as_json,
         "revisions",
         document_of(found),
-        (("CHANGED", "changedAt"), "CHANGE", ("BY", "changedBy"), ("ID", lambda one: one["tool"]["id"])),
+        (("CHANGED", "changedAt"), "CHANGE", ("BY", "changedBy"), ("ID", lambda one: one["tool"]["toolID"])),
         empty=f"{slug}@{version} has not changed since it was put.",
         bundle=document_of(bundle),
     )
@@ -156,7 +158,7 @@ def history_command(tool: str, data: str | None, as_json: bool) -> None:
         as_json,
         "changes",
         document_of(found),
-        (("TIME", "at"), "EVENT", "VERSION", "BY", "ID"),
+        (("TIME", "at"), "EVENT", "VERSION", "BY", ("ID", "toolID")),
         empty=f"No change of {slug} is recorded.",
         bundle=document_of(bundle),
     )

@@ -10,16 +10,14 @@ from typing import Any
 import click
 
 from toolcrib.cli.files import diff_of, read_inside, write_with_backup
+from toolcrib.cli.fit import fit_report, print_fit
 from toolcrib.cli.hosts import HOSTS, AgentHost, add_server
-from toolcrib.cli.options import project_options
+from toolcrib.cli.options import HostCommand, project_options
 from toolcrib.cli.output import print_json, print_note, print_result
-from toolcrib.cli.programs import is_program, no_program
-from toolcrib.errors import NotFoundError
 
 
-@click.command("connect")
+@click.command("connect", cls=HostCommand)
 @click.argument("host", type=click.Choice(sorted(HOSTS)), metavar="HOST")
-@click.argument("file", metavar="[FILE.py[:OBJECT]]", required=False)
 @click.option("--name", help="Name of the server in the host's file (default: toolcrib or toolcrib-NAME).")
 @click.option(
     "--http",
@@ -32,7 +30,6 @@ from toolcrib.errors import NotFoundError
 @project_options
 def command(
     host: str,
-    file: str | None,
     name: str | None,
     http: str | None,
     write: bool,
@@ -44,20 +41,25 @@ def command(
     HOST is claude-code, claude-desktop, codex, cursor, gemini or vscode. Prints what would change in the
     host's own configuration file; with --write, changes it.
 
-    With FILE.py these are the tools of a Python program, for a host that is opened in this folder.
+    With FILE.py these are the functions of a Python file, for a host that is opened in this folder.
 
     With --http the host sends the token in its environment variable TOOLCRIB_TOKEN.
     """
+    from toolcrib.project import find
+
     known = HOSTS[host]
-    folder, arguments = _project(root) if file is None else _program_file(file, root, http)
+    place = find(root)
+    folder = place.root if place.file is None else Path.cwd()
+    arguments = ["serve", "--stdio", "--root", place.target]
     path = known.file(folder)
     before = read_inside(path, folder)
-    source = folder.name if file is None else Path(file.partition(":")[0]).stem
+    source = place.path.stem if place.file is not None else folder.name
     own_name = re.sub(r"[^A-Za-z0-9_-]+", "-", source).strip("-").lower()
     if name is None:
-        name = f"toolcrib-{own_name}" if own_name and (known.shared or file is not None) else "toolcrib"
+        name = f"toolcrib-{own_name}" if own_name and (known.shared or place.file is not None) else "toolcrib"
     server = _entry(known, arguments, http)
     text = add_server(before or "", path, known.keys(folder), name, server)
+    fit = fit_report(root, host, name) if place.file is None else None  # To list a Python file runs it.
     diff = diff_of(path, before, text)
     backup = write_with_backup(path, before, text) if write and diff else None
     if as_json:
@@ -71,6 +73,7 @@ def command(
                 "written": bool(write and diff),
                 "backup": None if backup is None else str(backup),
                 "diff": diff,
+                "list": fit,
             }
         )
         return
@@ -84,26 +87,7 @@ def command(
         if http is not None:
             print_note("Set TOOLCRIB_TOKEN for it, to a token of: toolcrib token create NAME --scope invoke")
         print_note(known.next)
-
-
-def _project(root: str | None) -> tuple[Path, list[str]]:
-    """Return a project's folder, and the arguments of `toolcrib` that serve it."""
-    from toolcrib.project import find
-
-    folder = find(root).root
-    return folder, ["serve", "--stdio", "--root", str(folder)]
-
-
-def _program_file(file: str, root: str | None, http: str | None) -> tuple[Path, list[str]]:
-    """Return this folder, and the arguments of `toolcrib` that serve a Python program."""
-    if root is not None or http is not None:
-        raise click.UsageError("--root and --http are for a project, not for a Python file")
-    if not is_program(file):
-        raise no_program(file)
-    path, *name = file.split(":", 1)
-    if not Path(path).is_file():
-        raise NotFoundError(f"there is no file {path}")
-    return Path.cwd(), ["serve", ":".join([str(Path(path).resolve()), *name])]
+    print_fit(fit)
 
 
 def _entry(host: AgentHost, arguments: list[str], http: str | None) -> dict[str, Any]:

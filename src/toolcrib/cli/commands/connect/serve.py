@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
 
 from toolcrib.cli.caller import given_token
 from toolcrib.cli.confirm import require_person
-from toolcrib.cli.options import root_option
-from toolcrib.cli.output import one_line, print_diagnostics, print_note, print_result, print_warnings
-from toolcrib.cli.programs import is_program, load_program, no_program
+from toolcrib.cli.options import FileCommand, root_option
+from toolcrib.cli.output import (
+    one_line,
+    print_diagnostics,
+    print_note,
+    print_result,
+    print_settings_note,
+    print_warnings,
+)
 from toolcrib.errors import NotTrusted, ToolcribError, UnavailableError, UsageError
+from toolcrib.state.installation import install_hint
 
 if TYPE_CHECKING:
     from toolcrib.manifest import Diagnostic
@@ -29,8 +37,7 @@ if TYPE_CHECKING:
 _MOST_NAMES = 20
 
 
-@click.command("serve")
-@click.argument("file", metavar="[FILE.py[:OBJECT]]", required=False)
+@click.command("serve", cls=FileCommand)
 @root_option
 @click.option("--stdio", is_flag=True, help="Serve MCP on standard input and output.")
 @click.option("--http", is_flag=True, help="Serve REST, and MCP at /mcp, over HTTP.")
@@ -44,7 +51,6 @@ _MOST_NAMES = 20
 @click.option("--resource", help="The address of /mcp for clients: the audience of those tokens.")
 @click.option("--data", type=click.Path(path_type=Path), help="Your data folder (default: TOOLCRIB_DATA).")
 def command(
-    file: str | None,
     root: str | None,
     stdio: bool,
     http: bool,
@@ -58,7 +64,7 @@ def command(
 ) -> None:
     """Serve the project's tools over MCP or REST.
 
-    With FILE.py it serves the Toolset of a Python program over MCP instead, by default with --stdio.
+    With FILE.py these are the functions of a Python file, by default with --stdio.
 
     With --stdio it ends when its client disconnects. With a token in TOOLCRIB_TOKEN the client sees and
     calls what the token allows; without one, every tool.
@@ -70,33 +76,37 @@ def command(
     grants nothing more. Each is printed. All other changes wait for `toolcrib trust`.
     """
     _refuse_unused("--http", ("host", "port", "allowed", "issuer", "resource"), used=http)
-    if file is not None:
-        _refuse_unused("a project", ("root", "data", "dev"), used=False)
-        _serve_file(file, http=http)
-    if stdio == http:
+    from toolcrib.project import Project
+    from toolcrib.project.root import names_file
+    from toolcrib.serve.process import run_until_end
+
+    if is_file := names_file(root or os.environ.get("TOOLCRIB_ROOT") or ""):
+        _refuse_unused("the folder of a project", ("dev",), used=False)
+    if (stdio or (is_file and not http)) == http:
         raise UsageError("choose one of --stdio and --http", hint="For an MCP client: toolcrib serve --stdio")
     if (issuer is None) != (resource is None):
         raise click.UsageError("--issuer and --resource are given together")
-    from toolcrib.serve.process import AT_TERMINAL, run_until_end
-
     if dev:
         require_person("trust", refuse=NotTrusted)
-    if stdio:
-        if sys.stdin.isatty():
-            print_note(AT_TERMINAL)
-            print_note("To add the project to a client: toolcrib connect HOST")
-        run_until_end(_serve_stdio(root, data, dev=dev))
-    try:
-        from toolcrib.serve.auth import OAuthResource
-        from toolcrib.serve.rest import HttpSettings
-    except ImportError as missing:
-        raise UnavailableError(
-            f"serving over HTTP needs the package {missing.name}",
-            hint="Install it: pip install 'toolcrib[http]'",
-        ) from None
+    if not http:
+        run_until_end(_serve_stdio(Project.open(root, data=data), dev=dev))
+    require_http()
+    from toolcrib.serve.auth import OAuthResource
+    from toolcrib.serve.rest import HttpSettings
+
     oauth = OAuthResource(issuer, resource) if issuer is not None and resource is not None else None
     settings = HttpSettings(host=host, port=port, allowed_hosts=allowed, oauth=oauth)
-    run_until_end(_serve_http(root, data, settings, dev=dev))
+    run_until_end(serve_until_signal(Project.open(root, data=data), settings, _announce, dev=dev))
+
+
+def require_http() -> None:
+    """Raise UnavailableError unless the packages that serve HTTP are installed."""
+    try:
+        import toolcrib.serve.rest  # noqa: F401 - only tried
+    except ImportError as missing:
+        raise UnavailableError(
+            f"serving over HTTP needs the package {missing.name}", hint=install_hint("http")
+        ) from None
 
 
 def _refuse_unused(only_with: str, names: tuple[str, ...], *, used: bool) -> None:
@@ -108,60 +118,46 @@ def _refuse_unused(only_with: str, names: tuple[str, ...], *, used: bool) -> Non
             raise click.UsageError(f"{option.opts[0]} has an effect only with {only_with}")
 
 
-def _serve_file(file: str, *, http: bool) -> NoReturn:
-    from toolcrib.serve.process import serve_toolset
-
-    if not is_program(file):
-        raise no_program(file)
-    if http:
-        raise click.UsageError("a Python file is served over MCP; for REST, make a project: toolcrib init")
-    serve_toolset(load_program(file))
-
-
-async def _serve_http(root: str | None, data: Path | None, settings: HttpSettings, *, dev: bool) -> int:
-    from toolcrib.project import Project
+async def serve_until_signal(
+    opened: Project, settings: HttpSettings, announce: Callable[[str, str], None], *, dev: bool = False
+) -> int:
+    """Serve a project over HTTP until SIGINT or SIGTERM. Return 0."""
     from toolcrib.serve.rest import serve_http
 
-    async with Project.open(root, data=data) as project:
+    async with opened as project:
         watching = _start(project, dev=dev)
         try:
-            await serve_http(project, settings, _announce)
+            await serve_http(project, settings, announce)
         finally:
             watching.cancel()
     return 0
 
 
 def _announce(address: str, link: str) -> None:
-    print_result(f"Serving on {address}")
+    print_result(f"Serving MCP on {address}/mcp, REST on {address}")
     try:
         require_person("approve")
     except ToolcribError as refused:
         print_note("No login link is printed: its session decides for you, and nobody is at a terminal here.")
         print_note(refused.hint or refused.message)
     else:
-        print_result(f"Log in (once, within 15 minutes): {link}")
+        print_result(f"Open the page (once, within 15 minutes): {link}")
 
 
-async def _serve_stdio(root: str | None, data: Path | None, *, dev: bool) -> int:
-    from toolcrib.guard import Tokens
-    from toolcrib.project import McpCatalog, Project
-    from toolcrib.serve.mcp import Sender, ServerSettings
-    from toolcrib.serve.mcp.stdio import serve_pipes
+async def _serve_stdio(opened: Project, *, dev: bool) -> int:
+    from toolcrib.serve.process import serve_project
 
-    token = given_token()
-    async with Project.open(root, data=data) as project:
-        verify = None if token is None else partial(Tokens(project.vault).verify, token)
-        identity = None if verify is None else verify()
-        sender = Sender(None if identity is None else f"token:{identity.name}", identity, verify)
+    async with opened as project:
         watching = _start(project, dev=dev)
         try:
-            return await serve_pipes(McpCatalog(project), ServerSettings.of_project(project), sender)
+            return await serve_project(project, given_token())
         finally:
             watching.cancel()
 
 
 def _start(project: Project, *, dev: bool) -> asyncio.Task[None]:
     """Print problems, start the project's MCP servers, and follow its changes."""
+    print_settings_note(project)
     print_warnings(project)
     _print_errors(project.errors)
     if project.servers is not None:

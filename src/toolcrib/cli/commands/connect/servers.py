@@ -56,9 +56,9 @@ def list_command(root: str | None, as_json: bool, wait_s: float) -> None:
     if servers is not None and servers.mounted:
         require_client()
     found = [] if servers is None else asyncio.run(started(project, servers, wait_s))
-    wrong = {} if servers is None else servers.wrong
+    wrong, notes = ({}, {}) if servers is None else (servers.wrong, servers.notes)
     if as_json:
-        print_json({"servers": found, "wrong": wrong})
+        print_json({"servers": found, "wrong": wrong, "notes": dict(notes)})
         return
     if found:
         print_table(("NAME", "STATE", "TOOLS", "WHERE"), [_row(one) for one in found])
@@ -67,10 +67,8 @@ def list_command(root: str | None, as_json: bool, wait_s: float) -> None:
     for one in found:
         for line in _problems(one):
             print_note(line)
-    for name, text in wrong.items():
+    for name, text in (*wrong.items(), *notes.items()):
         print_note(f"{name}: {text}")
-    if any(one["error"] and "download" in one["error"]["details"] for one in found):
-        print_note("To download what is missing, and trust the tools: toolcrib trust")
 
 
 @command.command("login")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -13,7 +14,6 @@ import click
 
 from toolcrib.cli.commands.decide.trust_servers import (
     WAIT_S,
-    download,
     network_of,
     require_client,
     trust_listed,
@@ -42,7 +42,12 @@ _TAKEN = "Choose another name, or change that server in its file, then: toolcrib
 @click.option(
     "--allow", multiple=True, metavar="HOST", help="A host that it may reach; `*`: every public one."
 )
-@click.option("--read", multiple=True, metavar="PATH", help="A further path that it may read.")
+@click.option(
+    "--read",
+    multiple=True,
+    metavar="PATH",
+    help="A path that it may read, besides those in its command line.",
+)
 @click.option("--write", multiple=True, metavar="PATH", help="A path that it may write.")
 @project_options
 @yes_option
@@ -53,7 +58,7 @@ def add_command(
 
     Shows the command and all that its process may use, and asks before the first start.
     """
-    from toolcrib.executors.mcp.process.local import missing_package, unconfined_program
+    from toolcrib.executors.mcp.process.local import lacking, unconfined_program
     from toolcrib.project import Project
 
     require_client()
@@ -66,7 +71,11 @@ def add_command(
             hint="To see them and accept them: toolcrib trust",
         )
     only = replace(project.config, servers=replace(project.config.servers, specs=(spec,)))
-    spec = only.with_data(project.root).servers.specs[0]
+    found = only.with_data(project.root).servers.specs[0]
+    if spec.is_local:
+        _grant_named(entry, project.root, found.data, given["read"], given["write"])
+        found = replace(_spec(name, entry), data=found.data, unwritable=found.unwritable)
+    spec = found
     if project.servers is not None and name in project.servers.mounted:
         raise ConflictError(f"the project has a server {name} already", hint=_TAKEN)
     path = project.root / ".mcp.json"
@@ -79,13 +88,11 @@ def add_command(
     if not as_json:
         for line in _shown(spec, project.root):
             print_result(one_line(line))
+    lacking(spec, str(project.root))  # Raises for a launcher that cannot be replaced.
     program = unconfined_program(spec, str(project.root))
     channel = decide(_question(spec, program), "trust", yes=yes, refuse=NotTrusted)
     if channel is None:
         raise NotTrusted("nothing was added")
-    download([spec], project.root)
-    if (error := missing_package(spec, str(project.root))) is not None:
-        raise error
     replace_file(path, before, text)
     _trust(project, name, program, channel)
     if trust_listed(str(project.root), [name], WAIT_S, channel, [name]):
@@ -104,17 +111,29 @@ def _entry(
             "name the server's command after `--`, or its address with --url",
             hint="For example: toolcrib servers add time -- uvx mcp-server-time",
         )
+    if url and (read or write):
+        raise UsageError(
+            "a remote server reads and writes no files here", hint="Leave out --read and --write."
+        )
     entry: dict[str, Any] = (
         {"type": "http", "url": url} if url else {"command": words[0], "args": [*words[1:]]}
     )
     if env:
         entry["env"] = dict(one.partition("=")[::2] for one in env)
-    permissions: dict[str, Any] = {}
     if allow:
-        permissions["network"] = network_of(allow).as_json()
-    if read or write:
-        permissions["fs"] = {"read": [".", *read], **({"write": [*write]} if write else {})}
-    return {**entry, "permissions": permissions} if permissions else entry
+        entry["permissions"] = {"network": network_of(allow).as_json()}
+    return entry
+
+
+def _grant_named(entry: dict[str, Any], root: Path, data: Strings, read: Strings, write: Strings) -> None:
+    """Let a local server read and write what its command line and the options name, and nothing else."""
+    words = (word.partition("=")[2] or word for word in (entry["command"], *entry["args"]))
+    paths = (Path(os.path.normpath(root / word)) for word in words if word)
+    named = [one.relative_to(root).as_posix() for one in paths if one.is_relative_to(root) and one.exists()]
+    files: dict[str, Any] = {"read": list(dict.fromkeys([*named, *read]))}
+    if written := list(dict.fromkeys([*data, *write])):
+        files["write"] = written
+    entry.setdefault("permissions", {})["fs"] = files
 
 
 def _spec(name: str, entry: dict[str, Any]) -> ServerSpec:
@@ -196,7 +215,7 @@ def _trust(before: Project, name: str, program: str, channel: Channel) -> None:
 @project_options
 @yes_option
 def remove_command(name: str, root: str | None, as_json: bool, yes: bool) -> None:
-    """Remove an MCP server from `.mcp.json`, and its stored login.
+    """Remove an MCP server from `.mcp.json`, with its package and login.
 
     A server of the setting `mcp_servers` is removed there, by hand.
     """
@@ -212,6 +231,7 @@ def remove_command(name: str, root: str | None, as_json: bool, yes: bool) -> Non
     replace_file(path, before, text)
     if project.servers is not None and name in project.servers.mounted:
         project.servers.logout(name)
+        project.servers.get(name).clear()
     if _is_accepted(project):
         _trust(project, name, "", channel)
     settings = project.config.document

@@ -103,7 +103,7 @@ def _tokens(root: str | None) -> Tokens:
     from toolcrib.project import find
     from toolcrib.state import Vault
 
-    return Tokens(Vault(find(root).root))
+    return Tokens(Vault(find(root).path))
 
 
 def _expiry(token: Mapping[str, Any]) -> str:

@@ -37,16 +37,19 @@ def cut(line: str) -> str:
     return f"{line[:SHOWN]}\n  … and {len(line) - SHOWN:,} more characters; `approvals show --json` shows all"
 
 
-def lines_of_approval(sheet: ApprovalSheet, facts: Mapping[str, Any]) -> Iterator[str]:
-    """Yield everything but the content. No text in it can add a line or control the terminal."""
+def lines_of_approval(sheet: ApprovalSheet, facts: Mapping[str, Any], project: str) -> Iterator[str]:
+    """Yield everything but the content. No text in it can add a line or control the terminal.
+
+    `project` is the path of the project, or empty where that need not be said.
+    """
     yield f"approval {sheet.document['id']}: {sheet.document['status']}"
-    for name, text in _parts(sheet, facts):
+    for name, text in (("project", project), *_parts(sheet, facts)):
         if text:
             yield f"  {name + ':':10} {one_line(text)}"
 
 
 def _parts(sheet: ApprovalSheet, facts: Mapping[str, Any]) -> Iterator[tuple[str, str | None]]:
-    from toolcrib.spec.tools.tool import may_touch
+    from toolcrib.manifest.touches import may_touch
 
     document = sheet.document
     yield "tool", f"{document['tool']} of {document['bundle']}"

@@ -22,6 +22,7 @@ from toolcrib.cli.commands.decide.approval_lines import (
     narrower_rule,
     short_arguments,
 )
+from toolcrib.cli.commands.decide.everywhere import documents, one_of, projects_of, sheets_of, where_of
 from toolcrib.cli.commands.decide.policy import write_rule
 from toolcrib.cli.confirm import Channel, choose, decide, page, print_missing_secrets, require_person
 from toolcrib.cli.options import (
@@ -65,14 +66,17 @@ def command() -> None:
 )
 @page_options("approval")
 def list_command(root: str | None, as_json: bool, status: str, limit: int, before: str | None) -> None:
-    """List calls that wait for a person, the newest first."""
-    service = open_project(root).approval_service
-    sheets = service.list(None if status == "all" else status, limit, before=before)  # type: ignore[arg-type]  # click checks the choice
+    """List calls that wait for a person, the newest first.
+
+    Outside of a project these are the calls of all your projects.
+    """
+    projects, everywhere = projects_of(root)
+    found = sheets_of(projects, None if status == "all" else status, limit, before)
     print_listing(
         as_json,
         "approvals",
-        [sheet.document for sheet in sheets],
-        _COLUMNS,
+        documents(found),
+        (*_COLUMNS, "PROJECT") if everywhere else _COLUMNS,
         empty="Nothing waits for approval." if status == "pending" else "There are no such approvals.",
         limit=limit,
     )
@@ -86,11 +90,13 @@ def show_command(root: str | None, as_json: bool, chosen: str | None) -> None:
 
     ID may be the beginning of an id, if no other begins so.
     """
-    service = open_project(root).approval_service
-    sheet = service.show(_one(service, chosen))
+    project, approval = _one(root, chosen)
+    service = project.approval_service
+    sheet = service.show(approval)
     facts = service.facts(sheet)
-    lines = [*_looked_at(sheet, facts), *facts.get("untrusted", ())]
-    print_shown(as_json, {**sheet.document, "facts": facts}, "\n".join(lines))
+    lines = [*_looked_at(project, sheet, facts), *facts.get("untrusted", ())]
+    document = {**documents([(project, sheet)])[0], "facts": facts}
+    print_shown(as_json, document, "\n".join(lines))
 
 
 @command.command("approve")
@@ -125,21 +131,22 @@ def approve_command(
     """
     from toolcrib.state import user_name
 
-    project = open_project(root)
+    project, approval = _one(root, chosen)
+    if edits or arguments is not None:  # The schema of the tool applies to them, so its code has to run.
+        project = open_project(project.place.target)
     service = project.approval_service
-    approval = _one(service, chosen)
     changed = _changed_arguments(service, approval, edits, arguments)
     sheet = service.show(approval, changed)
     waits = sheet.approval.status == "pending"
     if waits:
-        _print_whole(service, sheet, yes=yes)
+        _print_whole(project, sheet, yes=yes)
         if sheet.tool is not None:
             print_missing_secrets(project, sheet.tool)
     if waits and scope == "rule":
         channel: Channel = "flag" if yes else "terminal"
         scope = _always(project, sheet, yes=yes, as_json=as_json)
     else:
-        channel = _require_yes(sheet, f"Approve it{SCOPES.get(scope, '')}?", yes=yes)
+        channel = _require_yes(project, sheet, f"Approve it{SCOPES.get(scope, '')}?", yes=yes)
     # The seal covers all that was shown: if it changes until the decision, that is refused.
     seal = sheet.approval.seal
     done = service.approve(approval, user_name(), scope, changed, reason, seal=seal, channel=channel)
@@ -177,29 +184,32 @@ def deny_command(
         raise UsageError("--tool and --caller narrow --all", hint="Add --all.")
     if everything and (ids or last):
         raise UsageError("give ids, --last, or --all")
-    service = open_project(root).approval_service
+    projects, everywhere = projects_of(root)
     if everything:
-        found = service.list("pending", _MOST_DENIED)
-        sheets = [
-            one
-            for one in found
+        found = [
+            (project, one)
+            for project, one in sheets_of(projects, "pending", _MOST_DENIED)
             if tool in (None, one.approval.tool) and caller in (None, one.approval.caller)
         ]
-        if not sheets:
+        if not found:
             return print_change(as_json, {"approvals": []}, "Nothing waits for approval.")
         if not as_json:
-            print_entries([sheet.document for sheet in sheets], _COLUMNS)
+            print_entries(documents(found), (*_COLUMNS, "PROJECT") if everywhere else _COLUMNS)
     else:
         require_id(bool(ids), last, "approvals")
-        sheets = [service.show(_one(service, one)) for one in ids or (None,)]
-        for sheet in sheets:
+        named = [one_of(projects, one) for one in ids or (None,)]
+        found = [(project, project.approval_service.show(one)) for project, one in named]
+        for project, sheet in found:
             if sheet.approval.status == "pending":
-                print_note("\n".join(_looked_at(sheet, service.facts(sheet))))
-    question = "Deny it?" if len(sheets) == 1 else f"Deny these {len(sheets)} calls?"
-    channel = _require_yes(sheets[0], question, yes=yes)
+                print_note("\n".join(_looked_at(project, sheet, project.approval_service.facts(sheet))))
+    for project, _ in found:
+        require_person("approve", where=project.place.path)
+    question = "Deny it?" if len(found) == 1 else f"Deny these {len(found)} calls?"
+    channel = _require_yes(*found[0], question, yes=yes)
     denied = []
-    for sheet in sheets:
-        done = service.deny(sheet.approval.id, user_name(), reason, seal=sheet.approval.seal, channel=channel)
+    for project, sheet in found:
+        service, seal = project.approval_service, sheet.approval.seal
+        done = service.deny(sheet.approval.id, user_name(), reason, seal=seal, channel=channel)
         denied.append(done.document)
         until = done.document["expires_at"]
         print_note(f"denied: {one_line(done.approval.tool)}; the same call gets this answer until {until}")
@@ -217,7 +227,7 @@ def watch_command(root: str | None) -> None:
     """
     import subprocess
 
-    service, notify = open_project(root).approval_service, shutil.which("notify-send")
+    service, notify = open_project(root, load=False).approval_service, shutil.which("notify-send")
     seen: set[str] = set()
     print_note("Calls that begin to wait are shown here. Stop with Ctrl-C.")
     try:
@@ -246,7 +256,7 @@ def grants_command(root: str | None, as_json: bool) -> None:
 
     They say what runs, and what is refused, without another question.
     """
-    grants = open_project(root).approval_service.grants()
+    grants = open_project(root, load=False).approval_service.grants()
     print_listing(
         as_json,
         "grants",
@@ -264,7 +274,7 @@ def revoke_command(id: str, root: str | None, as_json: bool) -> None:  # noqa: A
     from toolcrib.state import user_name
 
     require_person("approve")
-    service = open_project(root).approval_service
+    service = open_project(root, load=False).approval_service
     with suppress(NotFoundError):  # Decisions outlive the calls that asked for them.
         id = service.approvals.resolve(id)  # noqa: A001 - the name in the usage
     grant = service.revoke(id, user_name(), channel="flag")
@@ -272,32 +282,27 @@ def revoke_command(id: str, root: str | None, as_json: bool) -> None:  # noqa: A
     print_change(as_json, grant.as_dict(), note)
 
 
-def _one(service: ApprovalService, beginning: str | None) -> str:
-    """Return the id of the call that is meant."""
-    if beginning is not None:
-        return service.approvals.resolve(beginning)
-    waiting = service.list("pending", 1)
-    if not waiting:
-        raise NotFoundError("nothing waits for approval")
-    return waiting[0].approval.id
+def _one(root: str | None, beginning: str | None) -> tuple[Project, str]:
+    """Return the call that is meant: its project and its id."""
+    return one_of(projects_of(root)[0], beginning)
 
 
-def _looked_at(sheet: ApprovalSheet, facts: Mapping[str, Any]) -> Iterator[str]:
+def _looked_at(project: Project, sheet: ApprovalSheet, facts: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines of a call; content that is too long for a screen is cut."""
-    yield from lines_of_approval(sheet, facts)
+    yield from lines_of_approval(sheet, facts, where_of(project))
     yield from map(cut, content_lines(sheet, facts))
 
 
-def _print_whole(service: ApprovalService, sheet: ApprovalSheet, *, yes: bool) -> None:
+def _print_whole(project: Project, sheet: ApprovalSheet, *, yes: bool) -> None:
     """Show all of a call: first what is too long for a screen, page by page, so that the rest stays there."""
-    facts = service.facts(sheet)
+    facts = project.approval_service.facts(sheet)
     content = list(content_lines(sheet, facts))
     for line in content:
         if len(line) > SHOWN:
             page(line, wait=not yes)
     for line in facts.get("untrusted", ()):
         print_note(line)
-    for line in lines_of_approval(sheet, facts):
+    for line in lines_of_approval(sheet, facts, where_of(project)):
         print_note(line)
     for line in content:
         print_note(line if len(line) <= SHOWN else f"{line[:12]} {len(line):,} characters, shown above")
@@ -328,8 +333,8 @@ def _always(project: Project, sheet: ApprovalSheet, *, yes: bool, as_json: bool)
     print_note("\n".join(narrower_choices(rule)))
     keys = "ya" if rule is None else "yap"
     if sheet.approval.rule == TRUST:  # Then the answer trusts the tool.
-        require_person("trust")
-    key = choose(f"Approve it{SCOPES['rule']}?", keys, "approve", yes=yes)
+        require_person("trust", where=project.place.path)
+    key = choose(f"Approve it{SCOPES['rule']}?", keys, "approve", yes=yes, where=project.place.path)
     if key is None:
         raise ApprovalRequired("nothing was decided: the call still waits")
     if key == "p":
@@ -338,14 +343,14 @@ def _always(project: Project, sheet: ApprovalSheet, *, yes: bool, as_json: bool)
     return {"y": "rule", "a": "arguments", "p": "once"}[key]
 
 
-def _require_yes(sheet: ApprovalSheet, question: str, *, yes: bool) -> Channel:
+def _require_yes(project: Project, sheet: ApprovalSheet, question: str, *, yes: bool) -> Channel:
     """Ask about a call that waits, and return how the person answered.
 
     A call that is decided already is refused by the service.
     """
     if sheet.approval.status != "pending":
         return "flag"
-    channel = decide(question, "approve", yes=yes)
+    channel = decide(question, "approve", yes=yes, where=project.place.path)
     if channel is None:
         raise ApprovalRequired("nothing was decided: the call still waits")
     return channel

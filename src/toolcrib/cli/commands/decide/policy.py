@@ -198,7 +198,7 @@ def _trust(project: Project, then: Config, text: str, channel: str) -> None:
     same = (now.started, now.unconfined, now.servers) == (then.started, then.unconfined, then.servers)
     if not same or now.document is None or now.document.raw != text.encode():
         raise NotTrusted("the settings have changed meanwhile", hint="To see them: toolcrib trust")
-    trust.accept(user_name(), more=settings_rows(now), channel=channel)
+    trust.accept(user_name(), more=settings_rows(now, project.place.home), channel=channel)
 
 
 @click.group("policy")

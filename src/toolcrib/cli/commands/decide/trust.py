@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 import click
 
 from toolcrib.cli.caller import given_token
-from toolcrib.cli.commands.decide.trust_servers import WAIT_S, listed, network_of, print_failed
+from toolcrib.cli.commands.decide.trust_servers import (
+    WAIT_S,
+    listed,
+    network_of,
+    print_failed,
+    resolve,
+)
 from toolcrib.cli.commands.decide.trust_state import TrustState
 from toolcrib.cli.confirm import at_terminal, decide, require_person
 from toolcrib.cli.options import open_project, project_options, yes_option
@@ -79,7 +85,7 @@ def command(
         state.print(whole=bool(names))
         return 0
     if state.starting:
-        failed = listed(root, state.starting, wait_s)
+        failed = listed(root, state.starting, wait_s, "flag" if yes else "terminal")
         state = TrustState(Project.inspect(root), names, network, wait_s, failed)
     if not as_json:
         state.print()
@@ -100,6 +106,7 @@ def _check(state: TrustState, *, as_json: bool) -> int:
     else:
         for line in (*state.waiting_lines(), *(f"toolcrib.lock: {one}" for one in differs)):
             print_result(line)
+        state.print_created()
         if state.waits:
             print_note("To see and accept it: toolcrib trust")
         if differs:
@@ -148,17 +155,21 @@ def _trust_lock(root: str | None, digest: str, *, as_json: bool) -> int:
     from toolcrib.state import user_name
 
     require_person("trust", refuse=NotTrusted)
-    number = accept_lock(Project.inspect(root), digest, user_name())
+    number = accept_lock(project := Project.inspect(root), digest, user_name())
     note = f"Trusted {number} tools, agents and workflows as toolcrib.lock has them."
     print_change(as_json, {"trusted": number, "sha256": digest}, note)
-    return 0
+    # A lock has no packages of launchers: each machine downloads its own.
+    failed = resolve(project, () if project.servers is None else project.servers.mounted, "lock")
+    print_failed(failed, "cannot start")
+    return int(bool(failed))
 
 
-def accepted_project(root: str | None, *, ask: bool) -> Project:
-    """Open a project to run its tools. If it is not accepted and somebody is at the terminal, ask first."""
+def accepted_project(root: str | None, *, ask: bool, load: bool = True) -> Project:
+    """Open a project as `open_project` does. If it is not accepted and somebody is at the terminal, ask
+    first."""
     from toolcrib.project import Project
 
-    project = open_project(root)
+    project = open_project(root, load=load)
     if not ask or project.trust.given or given_token() is not None or not at_terminal():
         return project
     state = TrustState(Project.inspect(root))

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from toolcrib.cli.confirm import Channel, choose
+from toolcrib.cli.confirm import Channel, choose, require_person
 from toolcrib.cli.output import count, print_note, print_result
 from toolcrib.cli.progress import waiting
 from toolcrib.errors import NotTrusted, ToolcribError, ToolUnavailable, UsageError
+from toolcrib.state.installation import install_hint
 
 if TYPE_CHECKING:
-    from toolcrib.manifest.dialects.mcp_servers import ServerSpec
     from toolcrib.project import Project
     from toolcrib.project.tools.mounted import Mounted
     from toolcrib.project.tools.server_sheets import ServerSheet
@@ -27,9 +25,6 @@ NO_HOST = "none"
 WAIT_S = 120.0
 """Seconds that each server has to list its tools, unless `--wait` says otherwise."""
 _HOSTS = "A host is written example.org, *.example.org or example.org:8080; `*` is every public one."
-_MOST_WHY = 400
-"""Characters of a failed download's standard error that are shown, the last ones."""
-_DOWNLOAD_S = 600
 
 
 def require_client() -> None:
@@ -39,9 +34,7 @@ def require_client() -> None:
     except ValueError:  # it is blocked
         found = None
     if found is None:
-        raise ToolUnavailable(
-            "third-party servers need the official MCP client", hint="Install it: pip install 'toolcrib[mcp]'"
-        )
+        raise ToolUnavailable("third-party servers need the official MCP client", hint=install_hint("mcp"))
 
 
 def network_of(hosts: Sequence[str]) -> Network:
@@ -83,10 +76,12 @@ async def started(
         return [project.redact(one.as_dict()) for one in servers.mounted.values()]
 
 
-def listed(root: str | None, names: Collection[str], wait_s: float) -> dict[str, ToolcribError]:
+def listed(
+    root: str | None, names: Collection[str], wait_s: float, channel: Channel
+) -> dict[str, ToolcribError]:
     """Start these servers and wait until each has listed its tools. Return the errors of those that did not.
 
-    Packages that their launchers lack are downloaded first, without running any of their code.
+    Packages that their launchers lack are downloaded first (`resolve`).
     """
     from toolcrib.project import Project
 
@@ -96,24 +91,26 @@ def listed(root: str | None, names: Collection[str], wait_s: float) -> dict[str,
         return {}
     if not servers.trusted:
         raise NotTrusted("no server is started", hint="To see the settings and accept them: toolcrib trust")
-    chosen = [servers.get(name) for name in names]
-    if download([one.spec for one in chosen], project.root):
-        return listed(root, names, wait_s)  # Opened again: it finds the packages now.
-    for one in chosen:
-        one.server.limit_s = max(one.server.limit_s, wait_s)
+    failed = resolve(project, names, channel)
+    names = [name for name in names if name not in failed]
+    for name in names:
+        server = servers.get(name).server
+        server.limit_s = max(server.limit_s, wait_s)
     states = asyncio.run(started(project, servers, wait_s, names))
     late = ToolUnavailable(f"it has not listed its tools within {wait_s:g} s", hint="--wait gives it longer.")
-    return {
+    return failed | {
         one["name"]: servers.get(one["name"]).server.error or late
         for one in states
         if one["name"] in names and one["state"] != "ready"
     }
 
 
-def print_failed(failed: Mapping[str, ToolcribError]) -> None:
+def print_failed(
+    failed: Mapping[str, ToolcribError], what: str = "did not start, so none of its tools is trusted"
+) -> None:
     """Name each server that did not list its tools, with its error."""
     for name, error in failed.items():
-        print_note(f"server {name} did not start, so none of its tools is trusted: {error.message}")
+        print_note(f"server {name} {what}: {error.message}")
         if error.hint:
             print_note(f"  hint: {error.hint}")
 
@@ -135,7 +132,7 @@ def trust_listed(
 
     servers = Project.inspect(root).servers
     chosen = ([] if servers is None else servers.mounted) if names is None else names
-    failed = listed(root, list(chosen), wait_s)
+    failed = listed(root, list(chosen), wait_s, channel)
     project = Project.inspect(root)
     found: list[tuple[Mounted, ServerSheet]] = []
     if project.servers is not None:
@@ -185,32 +182,24 @@ def _ask(project: Project, chosen: _Chosen, channel: Channel) -> None:
     print_note(f"{'It waits' if number == 1 else 'They wait'} for trust: toolcrib trust")
 
 
-def download(specs: Sequence[ServerSpec], root: Path) -> bool:
-    """Download the packages that these servers lack, without running any of their code.
+def resolve(project: Project, names: Iterable[str], channel: str) -> dict[str, ToolcribError]:
+    """Download the packages that the launchers of these servers lack, and remember them with their trust.
 
-    Returns False if nothing was downloaded.
+    None of their code runs. Return the errors of those that cannot be had.
     """
-    from toolcrib.executors.mcp.process.local import missing_package
+    from toolcrib.executors.mcp.process.local import lacking
+    from toolcrib.state import user_name
 
-    errors = [(spec, missing_package(spec, str(root))) for spec in specs]
-    lines = [(spec, one.details["download"]) for spec, one in errors if one and "download" in one.details]
-    done = False
+    servers, rows, failed = project.servers, [], dict[str, ToolcribError]()
     with waiting("downloading") as say:
-        for spec, line in lines:
-            say(f"for {spec.name}")
-            why = _run(line)
-            if why is not None or missing_package(spec, str(root)) is not None:
-                print_note(f"{spec.name}: the download failed: {why or 'it gave no reason'}")
-            else:
-                done = True
-    return done
-
-
-def _run(line: Sequence[str]) -> str | None:
-    """Run a download; return why it failed."""
-    try:
-        done = subprocess.run(line, cwd=Path.home(), capture_output=True, text=True, timeout=_DOWNLOAD_S)  # noqa: PLW1510
-    except (OSError, subprocess.TimeoutExpired) as failure:
-        return str(failure)
-    why = " ".join(done.stderr.split())
-    return None if done.returncode == 0 else why if len(why) <= _MOST_WHY else f"…{why[-_MOST_WHY:]}"
+        for one in [] if servers is None else map(servers.get, names):
+            try:
+                if (missing := lacking(one.spec, str(project.root))) is None:
+                    continue
+                require_person("trust", refuse=NotTrusted)
+                say(f"for {one.spec.name}")
+                rows.append(one.resolved_row(missing))
+            except ToolUnavailable as error:
+                failed[one.spec.name] = error
+    project.trust.accept(user_name(), channel=channel, more=rows)
+    return failed

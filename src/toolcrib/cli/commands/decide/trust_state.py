@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from toolcrib.cli.commands.decide.trust_servers import WAIT_S, trust_listed
-from toolcrib.cli.confirm import Channel, choose
+from toolcrib.cli.confirm import Channel, at_terminal, choose
 from toolcrib.cli.output import count, one_line, print_error, print_note, print_result
 from toolcrib.errors import NotFoundError, NotTrusted, ToolcribError, UsageError
 from toolcrib.spec.moment import written
@@ -57,6 +57,9 @@ class TrustState:
             self.waiting = [one for one in self.sheets if one.waits or not self.known]
         self.settings_wait = not names and (not self.known or bool(self.settings and not self.trusted))
         """True if the settings are part of what the answer covers."""
+        self._noted = trust.ledger.created()
+        self.created = [one for one in self._noted if os.path.lexists(one.path)]
+        """Files that start other programs, which calls have created and no person has seen yet."""
         self.network, self._wait_s, self.failed = network, wait_s, dict(failed or {})
         if network is not None:
             self._require_one_server()
@@ -118,8 +121,19 @@ class TrustState:
                 print_result(line)
         for error in self.errors:
             print_error(error)
+        self.print_created()
         if not self.waits:
             print_note("Nothing waits for trust." if not self.names else "It is trusted as it is.")
+
+    def print_created(self) -> None:
+        """Print the files that were created; a person at the terminal has seen them then."""
+        from toolcrib.executors.workspace.startup import startup_use
+
+        for file in self.created:
+            made = f"{file.path} was created by {file.tool} on {written(file.at)}"
+            print_note(one_line(f"{made}: {startup_use(file.path)}"))
+        if self._noted and at_terminal():
+            self.project.trust.ledger.drop_created(file.path for file in self._noted)
 
     def lines(self) -> Iterator[str]:
         """Yield what waits, in groups."""
@@ -141,6 +155,9 @@ class TrustState:
             yield cut(
                 f"and starts and trusts {len(starts) - SHOWN} servers more: {', '.join(self.unseen[SHOWN:])}"
             )
+        if self.settings_wait:
+            notes = self.project.config.servers.notes
+            yield from (cut(f"server {name}: {text}") for name, text in notes.items())
         yield from lines_of(self.waiting)
         for one in self.offers:
             yield from one.lines()
@@ -258,6 +275,7 @@ class TrustState:
                 for weak in self.settings
             ],
             "started": dict(config.started),
+            "created": [{**file._asdict(), "at": written(file.at)} for file in self.created],
             "waits": self.waits,
             "servers": [
                 {**one.as_dict(), "error": _error(self.failed.get(name))}

@@ -6,13 +6,12 @@ import json
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from toolcrib.cli.arguments import parse_duration
+from toolcrib.cli.arguments import moment
 from toolcrib.cli.options import project_options
 from toolcrib.cli.output import count, print_interrupted, print_json, print_note, print_result, printable
 from toolcrib.cli.progress import waiting
@@ -24,20 +23,6 @@ if TYPE_CHECKING:
 _POLL_S = 0.2
 _MOST_NAMED = 10
 """Calls without an end that are named."""
-
-
-def _time(value: str) -> datetime:
-    """Return the moment of an ISO 8601 text, in UTC unless it names a zone, or of `2h` ago."""
-    ago = parse_duration(value)
-    try:
-        found = datetime.now(UTC) - ago if ago is not None else datetime.fromisoformat(value)
-    except (ValueError, OverflowError):
-        raise click.BadParameter(
-            f"{value!r} is not a time: write 2026-01-31, 2026-01-31T15:00:00, or 10m, 2h, 3d (ago)"
-        ) from None
-    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
-
-
 _store_option = click.option("--store", is_flag=True, help="The log of your bundles, not the project's.")
 
 
@@ -141,11 +126,11 @@ def tail_command(number: int, follow: bool, store: bool, root: str | None, as_js
 @click.option("--caller", help="Lines with this caller: cli, local, mcp:…")
 @click.option(
     "--since",
-    type=_time,
+    type=moment,
     metavar="TIME",
     help="From this time on: 2026-01-31T15:00 (UTC), or 10m, 2h, 3d ago.",
 )
-@click.option("--until", type=_time, metavar="TIME", help="Up to this time.")
+@click.option("--until", type=moment, metavar="TIME", help="Up to this time.")
 @click.option("--status", help="Lines with this status: success, error, refused or pending.")
 @click.option("--code", help="Lines with this error code.")
 @click.option("--text", help="Lines that contain this text.")
@@ -184,7 +169,7 @@ def _places(root: str | None, store: bool) -> tuple[Path, Path]:
     from toolcrib.state import Vault
 
     place = find(root)
-    return place.audit, Vault(place.root).path / ANCHOR
+    return place.audit, Vault(place.path).path / ANCHOR
 
 
 @contextmanager

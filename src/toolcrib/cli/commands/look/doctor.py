@@ -6,7 +6,9 @@ from typing import Any
 
 import click
 
-from toolcrib.cli.options import json_option
+from toolcrib.cli.fit import fit_report, print_fit
+from toolcrib.cli.hosts import HOSTS
+from toolcrib.cli.options import project_options
 from toolcrib.cli.output import one_line, print_json, print_result
 from toolcrib.cli.table import print_table
 
@@ -20,12 +22,21 @@ _MEANING = {
 
 
 @click.command("doctor")
-@json_option
-def command(as_json: bool) -> int:
+@click.option(
+    "--client",
+    type=click.Choice(sorted(HOSTS)),
+    help="Show instead what this host's list of the project's tools changes or cannot show.",
+)
+@project_options
+def command(client: str | None, root: str | None, as_json: bool) -> int:
     """Show how well this machine can confine tools.
 
-    Each mechanism is tried. Exit 1 if the level is below full.
+    Each mechanism is tried. Exit 1 if the level is below full, or with --client if a tool cannot be shown.
     """
+    if client is not None:
+        fit = fit_report(root, client)
+        print_json(fit) if as_json else print_fit(fit)
+        return 1 if fit["refused"] else 0
     from toolcrib.project.reports import describe_machine
 
     document = describe_machine()

@@ -10,16 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from toolcrib.builtin.definition import BUILTIN_BUNDLE
-from toolcrib.builtin.names import NAMES
 from toolcrib.cli.arguments import complete_tool, parse_target, resolved
 from toolcrib.cli.caller import caller_of
-from toolcrib.cli.commands.look.list import entry_of
-from toolcrib.cli.options import open_project, project_options
+from toolcrib.cli.commands.bundles.chosen import document_of
+from toolcrib.cli.options import FileCommand, open_project, project_options
 from toolcrib.cli.output import print_json, print_result, printable
-from toolcrib.cli.programs import is_program, load_program
-from toolcrib.errors import ToolcribError, ToolNotFound, UsageError
+from toolcrib.errors import ToolcribError, ToolNotFound
 from toolcrib.spec import Tool
+from toolcrib.spec.tools.tool import PLAIN
 
 if TYPE_CHECKING:
     from toolcrib.project import Project
@@ -29,23 +27,21 @@ _DEEPEST = 2
 
 
 def find_tool(project: Project, target: str) -> Tool:
-    """Return the tool that `[BUNDLE/]NAME[@VERSION]` names. Raises ToolNotFound, with the nearest name."""
+    """Return the tool that `[BUNDLE/]NAME[@VERSION]` names, on or off.
+
+    Raises ToolNotFound with the nearest name.
+    """
     if target in project.toolset.names:
         return project.get(target)
     bundle, name, version = parse_target(target)
-    if (name not in project.toolset.names or bundle not in (None, "project")) and (
-        stored := project.bundles.find(target)
-    ):
-        return project.get(stored)
-    if bundle == BUILTIN_BUNDLE or (name in NAMES and name not in project.toolset.names):
-        tool = project.catalog.builtins.definition(name)  # Also one that is off.
-    else:
-        tool = project.get(name)
+    found = project.bundles.stored.find(target)
+    if found is not None and not (found.full and found.fault):
+        full = project.bundles.stored.full_name(found)
+        return project.get(full) if full in project.toolset else project.bundles.entries.tool(found)
+    tool = project.get(name)
     if bundle is not None and bundle != tool.bundle:
         raise ToolNotFound(f"there is no bundle {bundle!r} here; {name} is in {tool.bundle!r}")
-    if version is not None and version != str(tool.version):
-        raise ToolNotFound(f"{name} has no version {version!r}; there is version {tool.version}")
-    return tool
+    raise ToolNotFound(f"{name} has no version {version!r}; there is version {tool.version}")
 
 
 def input_schema(project: Project, target: str) -> Mapping[str, Any]:
@@ -56,61 +52,40 @@ def input_schema(project: Project, target: str) -> Mapping[str, Any]:
         return {}
 
 
-@click.command("show")
+@click.command("show", cls=FileCommand)
 @click.argument("tool", shell_complete=complete_tool)
-@click.argument("name", required=False)
 @project_options
-def command(tool: str, name: str | None, root: str | None, as_json: bool) -> None:
+def command(tool: str, root: str | None, as_json: bool) -> None:
     """Show one tool: its arguments, permissions and examples.
 
-    TOOL is [BUNDLE/]NAME[@VERSION], or FILE.py[:OBJECT] and NAME for a tool of a Python program.
+    TOOL is [BUNDLE/]NAME[@VERSION].
     """
     from toolcrib.middleware.handler import names_for
 
-    if is_program(tool):
-        tools = load_program(tool)
-        if name is None:
-            raise UsageError("name the tool too", hint=f"toolcrib show {tool} NAME: {', '.join(tools.names)}")
-        _print(tools.get(name), names_for(tools.middleware, name), as_json=as_json)
-        return
-    if name is not None:
-        raise UsageError(f"`toolcrib show` takes one tool, not {tool} and {name}")
     project = open_project(root)
-    found = find_tool(project, tool)
     caller, identity = caller_of(project)
-    if identity is not None and found not in project.tools(caller, identity):
+    found = find_tool(project, tool)
+    sees = project.bundles.sees(project.wish(caller, identity))
+    listed = project.bundles.stored.find(found.name)
+    if listed is None or (identity is not None and sees is not None and not sees(listed)):
         raise ToolNotFound(f"there is no tool {tool!r} for this token")
     found = replace(found, permissions=project.permissions_of(found))
-    _print(found, names_for(project.toolset.middleware, found.name), as_json=as_json)
-
-
-def _print(tool: Tool, middleware: list[str], *, as_json: bool) -> None:
+    middleware = names_for(project.toolset.middleware, found.name)
     if as_json:
-        print_json({**_document(tool), "middleware": middleware})
+        record = document_of(project.bundles.tool(found.name, caller, identity))
+        source, permissions = found.source, found.permissions.as_json()
+        named = {"path": source.path, "dialect": source.dialect, "sha256": source.sha256} if source else None
+        print_json({**record, "permissions": permissions, "middleware": middleware, "file": named})
     else:
-        print_result(printable("\n".join(_lines(tool, middleware))))
-
-
-def _document(tool: Tool) -> dict[str, Any]:
-    return {
-        **entry_of(tool),
-        "output": {"format": tool.output.format, "schema": tool.output.schema},
-        "permissions": tool.permissions.as_json(),
-        "examples": [
-            {"description": e.description, "params": e.params, "expected_output": e.expected_output}
-            for e in tool.examples
-        ],
-        "source": None
-        if tool.source is None
-        else {"path": tool.source.path, "dialect": tool.source.dialect, "sha256": tool.source.sha256},
-    }
+        print_result(printable("\n".join(_lines(found, middleware))))
 
 
 def _lines(tool: Tool, middleware: list[str]) -> Iterator[str]:
-    from toolcrib.spec.tools.tool import may_touch
+    from toolcrib.manifest.touches import may_touch
 
     yield f"{tool.name}  ({tool.kind}, version {tool.version})"
     yield tool.description.strip()
+    yield from (f"{name}: {value}" for name in PLAIN if (value := getattr(tool, name)))
     yield "\nArguments"
     required = set(tool.input_schema.get("required", ()))
     properties = tool.input_schema.get("properties", {})

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from toolcrib.cli.options import open_project, project_options
-from toolcrib.cli.output import one_line, print_json, print_note, print_result
+from toolcrib.cli.output import cut_names, one_line, print_json, print_note, print_result
 from toolcrib.cli.table import print_table
-
-if TYPE_CHECKING:
-    from toolcrib.project import Project
-
-_MOST = 10
 
 
 @click.command("status")
 @project_options
 def command(root: str | None, as_json: bool) -> int:
-    """Show workers, queue, unserved calls, and what waits for trust.
+    """Show workers, queue, and what waits or cannot be used.
 
     The exit code is 1 if there are such calls.
     """
-    project = open_project(root)
+    from toolcrib.project.reports import waiting_in
+
+    project = open_project(root, load=False)
     status = {**project.calls.status(), "trust": waiting_in(project)}
+    status["unusable"] = [] if project.servers is None else project.servers.unusable()
     alarms = status["unserved"]
     if as_json:
         print_json(status)
@@ -33,12 +29,15 @@ def command(root: str | None, as_json: bool) -> int:
         print_table(
             ("WORKER", "KIND", "RUNNING", "SEEN", "TOOLS"),
             [
-                (one["name"], one["kind"], str(one["running"]), one["seen_at"], _names(one["tools"]))
+                (one["name"], one["kind"], str(one["running"]), one["seen_at"], cut_names(one["tools"]))
                 for one in status["workers"]
             ],
         )
     else:
         print_note("No worker runs.")
+    for one in status["workers"]:
+        for reason, names in one["refused"].items():
+            print_note(f"{one['name']} does not serve {cut_names(names)}: {one_line(reason)}")
     states = ", ".join(f"{count:,} {state}" for state, count in status["calls"].items() if count)
     print_result(f"calls: {states or 'none'}")
     for one in status["queue"]:
@@ -46,23 +45,10 @@ def command(root: str | None, as_json: bool) -> int:
             f"queue: {one['ready']:,} of {one_line(one['tool'])}, the oldest for {one['waits_s']:g} s"
         )
     if waiting := status["trust"]:
-        print_note(f"{len(waiting)} wait for trust: {one_line(_names(waiting))}. To see them: toolcrib trust")
+        how = project.place.trust
+        print_note(f"{len(waiting)} wait for trust: {cut_names(waiting)}. To see them: {how}")
+    for line in status["unusable"]:
+        print_note(one_line(line))
     for tool in alarms:
         print_note(f"alarm: no worker has {one_line(tool)}; its calls wait until one is started")
     return 1 if alarms else 0
-
-
-def waiting_in(project: Project) -> list[str]:
-    """Return what waits for trust: `settings`, and names of tools, agents and workflows."""
-    from toolcrib.project.config.settings import is_trusted
-
-    settings = not project.trust.given or (
-        bool(project.waiting) and not is_trusted(project.config.digest, project.trust.ledger)
-    )
-    sheets = project.trust.sheets()[0]
-    return [*(["settings"] if settings else []), *(one.tool.name for one in sheets if one.waits)]
-
-
-def _names(tools: list[str]) -> str:
-    more = f" and {len(tools) - _MOST} more" if len(tools) > _MOST else ""
-    return ", ".join(tools[:_MOST]) + more

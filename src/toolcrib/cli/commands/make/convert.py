@@ -1,4 +1,4 @@
-"""`toolcrib convert`."""
+"""`toolcrib import convert`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`toolcrib import`."""
+"""`toolcrib import openapi`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import click
 from toolcrib.cli.options import project_options
 from toolcrib.cli.output import count, print_json, print_note, print_result, printable
 from toolcrib.cli.progress import waiting
-from toolcrib.errors import NotFoundError, UsageError
+from toolcrib.errors import NotFoundError
 
 if TYPE_CHECKING:
     from toolcrib.manifest.openapi import Imported, NewManifest
@@ -26,15 +26,7 @@ _SCHEME = re.compile(r"(.+)=([A-Za-z_][A-Za-z0-9_]{0,200})", re.DOTALL)
 _BINDING = re.compile(r"(.+)=secret:([A-Za-z_][A-Za-z0-9_]{0,200})", re.DOTALL)
 
 
-def _openapi(_context: click.Context, _option: click.Parameter, value: str) -> str:
-    if value != "openapi":
-        hint = f"Write: toolcrib import openapi {value}"
-        raise UsageError(f"{value!r} is not a kind of document", hint=hint)
-    return value
-
-
-@click.command("import")
-@click.argument("kind", metavar="openapi", callback=_openapi)
+@click.command("openapi")
 @click.argument("source", metavar="FILE|URL")
 @project_options
 @click.option("--list", "only_list", is_flag=True, help="Show the tools; write nothing.")
@@ -65,7 +57,6 @@ def _openapi(_context: click.Context, _option: click.Parameter, value: str) -> s
 )
 @click.option("--replace", is_flag=True, help="Replace the manifests of existing tools.")
 def command(
-    kind: str,  # noqa: ARG001 - there is only one
     source: str,
     root: str | None,
     as_json: bool,
@@ -98,9 +89,11 @@ def command(
         _pair("--bind", _BINDING, "ARG=secret:NAME with the name of a secret", one) for one in bindings
     )
     started = time.perf_counter()
-    with waiting(f"reading {source}"):
+    with waiting(f"reading {source}") as say:
         document = asyncio.run(fetch_document(source)) if is_url(source) else open_document(source)
-        found = import_document(document, secrets=names, bind=bind, **how)
+        found = import_document(
+            document, secrets=names, bind=bind, progress=lambda number: say(f"({number:,} operations)"), **how
+        )
     seconds = time.perf_counter() - started
     if how["only"] and not found.operations:
         raise NotFoundError(
@@ -157,3 +150,8 @@ def _print_summary(found: Imported, drafts: list[NewManifest], seconds: float, *
     size = sum(len(one.text) for one in drafts)
     if drafts and size / len(drafts) > _LARGE:
         print_note(f"hint: the manifests have {size // 2**20} MiB; --slim 20000 makes them smaller")
+    if drafts and only_list:
+        print_note("Nothing was written. To write the manifests, leave out --list.")
+    elif drafts:
+        missing = f"store {', '.join(secrets)} with `toolcrib secrets set`, then " if secrets else ""
+        print_note(f"Next: {missing}run `toolcrib trust` to see the tools and trust them.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -36,13 +36,24 @@ if TYPE_CHECKING:
     default="text",
     help="github prints annotations for a GitHub workflow on standard output.",
 )
+@click.option(
+    "--schema",
+    "of",
+    type=click.Choice(["manifest", "agent"]),
+    help="Check nothing: print the JSON Schema of tool.yml, or of an agent's file, for editors.",
+)
 @click.argument("files", nargs=-1, type=click.Path())
-def command(root: str | None, as_json: bool, output_format: str, files: tuple[str, ...]) -> int:
+def command(
+    root: str | None, as_json: bool, output_format: str, of: str | None, files: tuple[str, ...]
+) -> int:
     """Check settings and manifests for errors.
 
     Without FILES it checks the project: its settings, manifests, sources and `.mcp.json`. FILES may have any
     supported format. Exit 4 on any error; warnings alone exit 0.
     """
+    if of is not None:
+        print_json(_schema(of))
+        return 0
     from toolcrib.project import find, project_findings
 
     if files:
@@ -51,6 +62,16 @@ def command(root: str | None, as_json: bool, output_format: str, files: tuple[st
         place = find(root)
         found, where = project_findings(place), str(place.home)
     return _print(found, where, "json" if as_json else output_format)
+
+
+def _schema(of: str) -> dict[str, Any]:
+    if of == "agent":
+        from toolcrib.runs.agents import agent_schema
+
+        return agent_schema()
+    from toolcrib.manifest import tool_schema
+
+    return tool_schema()
 
 
 def _lint_files(files: tuple[str, ...]) -> list[Diagnostic]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import sys
 from collections.abc import Callable, Iterable
@@ -14,27 +13,50 @@ from toolcrib.cli.options import project_options
 from toolcrib.cli.output import print_diagnostics, print_json, print_note
 from toolcrib.errors import UsageError
 
-_KINDS = ("command", "python", "http", "file", "sql", "composite")
-_QUESTIONS = {
-    "command": "What does it run? (such as: wc -l ${path})",
-    "http": "Which URL? (such as: https://api.example.com/v1/${id})",
-    "file": "Which folder does it read?",
-    "sql": "Which statement? (such as: SELECT * FROM things WHERE id = ${id})",
-    "composite": "Which tool is its first step?",
-}
+_USUAL = "command"
+
+
+class _Kind(click.ParamType[str]):
+    """The name of a kind. Kinds are looked up when they are shown: installed packages may bring some."""
+
+    name = "kind"
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:  # noqa: ARG002 - of the base
+        """Return the kinds as the help shows them."""
+        return f"[{'|'.join(_kinds())}]"
+
+
+def _complete(_: click.Context, __: click.Parameter, begun: str) -> list[str]:
+    return [kind for kind in _kinds() if kind.startswith(begun)]
+
+
+def _kinds() -> list[str]:
+    from toolcrib.manifest.kinds import startable
+
+    return startable()
 
 
 @click.command("new")
 @click.argument("name")
-@click.option("--kind", type=click.Choice(_KINDS), help="How it runs (default: asked for, or command).")
+@click.option(
+    "--kind", type=_Kind(), shell_complete=_complete, help="How it runs (default: asked for, or command)."
+)
 @click.option("--description", help="Its purpose, for the model that chooses it.")
 @click.option("--run", "runs", help="The command line, URL, folder, SQL statement or tool.")
 @click.option(
-    "--argument", "arguments", multiple=True, metavar="NAME[:TYPE]", help="An argument. Repeatable."
+    "--argument",
+    "arguments",
+    multiple=True,
+    metavar="NAME[:TYPE][?][=ABOUT]",
+    help="An argument, with `?` an optional one, and its description. Repeatable.",
 )
-@click.option("--read", multiple=True, metavar="PATH", help="A path that it may read. Repeatable.")
+@click.option(
+    "--read",
+    multiple=True,
+    metavar="PATH",
+    help="A path that it may read. Repeatable. The file of an SQL tool.",
+)
 @click.option("--write", multiple=True, metavar="PATH", help="A path that it may write. Repeatable.")
-@click.option("--sqlite", "database", help="The SQLite file of an SQL tool (default: asked for, or data.db).")
 @project_options
 def command(
     name: str,
@@ -44,7 +66,6 @@ def command(
     arguments: tuple[str, ...],
     read: tuple[str, ...],
     write: tuple[str, ...],
-    database: str | None,
     root: str | None,
     as_json: bool,
 ) -> int:
@@ -53,34 +74,34 @@ def command(
     At a terminal it asks for what is not given. `${name}` in --run is an argument of the tool.
     """
     from toolcrib.manifest import lint_tool
+    from toolcrib.manifest.starter import Answers
     from toolcrib.project import find
-    from toolcrib.project.authoring.scaffold import Scaffold, require_free
+    from toolcrib.project.authoring.scaffold import begin, check_name, require_free, starter_of
     from toolcrib.project.authoring.scaffold import write as write_files
 
-    if not name.isidentifier() or not name.isascii():
-        hint = f"Use letters, digits and underscores, such as {re.sub(r'[^A-Za-z0-9]+', '_', name)}"
-        raise UsageError(f"{name!r} is not the name of a tool", hint=hint)
+    check_name(name)
     ask = at_terminal() and not as_json
     place = find(root)
     require_free(place, name)
-    typed = _typed(arguments)
+    given = _Arguments(arguments)
     if kind is None:
-        kind = _kind(_asked(f"Which kind? ({', '.join(_KINDS)}) [command]", ask, _kind))
+        question = f"Which kind? ({', '.join(_kinds())}) [{_USUAL}]"
+        kind = _nearest(_asked(question, ask, lambda answer: starter_of(_nearest(answer))))
+    starter = starter_of(kind)
     description = description or _asked("What is it for? (one sentence)", ask)
     if runs is not None:
-        _usable(name, kind, runs)
-    elif kind in _QUESTIONS:
-        runs = _asked(_QUESTIONS[kind], ask, lambda answer: _usable(name, kind, _needed(answer)))
-    if kind == "sql" and database is None:
-        database = _asked("Which SQLite file? [data.db]", ask)
-    if not typed and kind != "file":
-        question = "Further arguments? (such as: path count:integer)"
-        typed = _typed(_asked(question, ask, lambda answer: _typed(answer.split())).split())
-    if kind in ("command", "python"):
-        read = read or tuple(_asked("Which folders may it read? (such as: src docs)", ask).split())
-        write = write or tuple(_asked("Which folders may it write?", ask).split())
+        begin(kind, Answers(name, "", runs))
+    elif starter.runs:
+        runs = _asked(starter.runs, ask, lambda answer: begin(kind, Answers(name, "", _needed(answer))))
+    if starter.arguments:
+        given.ask(runs or "", ask=ask)
+    if starter.reads:
+        read = read or tuple(_asked(starter.reads, ask).split())
+    if starter.writes:
+        write = write or tuple(_asked(starter.writes, ask).split())
     purpose = description or name.replace("_", " ").capitalize()
-    made = Scaffold(name, kind, purpose, runs or "", typed, read, write, database or "data.db")
+    about, optional = given.about, frozenset(given.optional)
+    made = begin(kind, Answers(name, purpose, runs or "", given.typed, about, optional, read, write))
     paths = write_files(place, made)
     found = lint_tool(paths[0])
     if as_json:
@@ -91,8 +112,8 @@ def command(
         print_note(f"created {path}")
     print_diagnostics(found)
     if ask and _asked("Run it now? [y/N]", ask).lower() in ("y", "yes"):
-        return _first_run(name, made.example(), root)
-    print_note(f"Next: toolcrib run {name} {made.example()}".rstrip())
+        return _first_run(name, made.example, root)
+    print_note(f"Next: toolcrib run {shlex.quote(name)} {made.example}".rstrip())
     return 0
 
 
@@ -103,13 +124,11 @@ def _first_run(name: str, needed: str, root: str | None) -> int:
     return int(click.get_current_context().invoke(run, tool=name, arguments=tuple(given), root=root))
 
 
-def _kind(answer: str) -> str:
+def _nearest(answer: str) -> str:
+    """Return the kind that a person means; the answer itself if it is like none."""
     from toolcrib.spec.naming import nearest
 
-    kind = answer if answer in _KINDS else nearest(answer, _KINDS) if answer else "command"
-    if kind is None:
-        raise UsageError(f"there is no kind {answer!r}")
-    return kind
+    return (nearest(answer, _kinds()) or answer) if answer else _USUAL
 
 
 def _needed(answer: str) -> str:
@@ -118,21 +137,45 @@ def _needed(answer: str) -> str:
     return answer
 
 
-def _usable(name: str, kind: str, runs: str) -> None:
-    """Raise UsageError for what a tool of this kind cannot run."""
-    from toolcrib.project.authoring.scaffold import Scaffold
+class _Arguments:
+    """The arguments of a new tool, as `--argument` has them or a person answers."""
 
-    Scaffold(name, kind, "", runs, {}).manifest()
+    def __init__(self, words: Iterable[str]) -> None:
+        from toolcrib.project.authoring.scaffold import check_argument
+
+        self.typed: dict[str, str] = {}
+        self.about: dict[str, str] = {}
+        self.optional: set[str] = set()
+        for word in words:
+            written, _, about = word.partition("=")
+            name, _, of = written.removesuffix("?").partition(":")
+            check_argument(name, of or "string")
+            self.typed[name] = of or "string"
+            if about:
+                self.about[name] = about
+            if written.endswith("?"):
+                self.optional.add(name)
+
+    def ask(self, runs: str, *, ask: bool) -> None:
+        """Ask for further arguments, for the purpose of each one, and for those that are optional."""
+        from toolcrib.manifest.starter import placeholders
+
+        if not self.typed:
+            question = "Further arguments? (such as: path count:integer)"
+            more = _Arguments(_asked(question, ask, lambda answer: _Arguments(answer.split())).split())
+            self.typed, self.optional = more.typed, more.optional
+        names = list(dict.fromkeys((*placeholders(runs), *self.typed)))
+        for name in names:
+            if name not in self.about:
+                self.about[name] = _asked(f"What is `{name}`? (one sentence)", ask)
+        if names and not self.optional:
+            question = f"Which of them may be left out? ({' '.join(names)})"
+            self.optional = set(_asked(question, ask, lambda answer: _known(answer, names)).split())
 
 
-def _typed(arguments: Iterable[str]) -> dict[str, str]:
-    from toolcrib.project.authoring.scaffold import check_argument
-
-    pairs = (argument.partition(":") for argument in arguments)
-    typed = {name: type_ or "string" for name, _, type_ in pairs}
-    for pair in typed.items():
-        check_argument(*pair)
-    return typed
+def _known(answer: str, names: list[str]) -> None:
+    if unknown := [name for name in answer.split() if name not in names]:
+        raise UsageError(f"There is no argument {unknown[0]}", hint=f"The arguments are {', '.join(names)}.")
 
 
 def _asked(question: str, ask: bool, check: Callable[[str], object] | None = None) -> str:

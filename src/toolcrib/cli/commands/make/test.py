@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import click
 
 from toolcrib.cli.caller import caller_of
-from toolcrib.cli.options import project_options
+from toolcrib.cli.options import FileCommand, project_options
 from toolcrib.cli.output import print_diagnostics, print_json, print_note, print_result, printable, shown
 from toolcrib.cli.progress import waiting
-from toolcrib.errors import InvalidError, NotFoundError, UsageError
+from toolcrib.errors import InvalidInput, NotFoundError, UsageError
 
 if TYPE_CHECKING:
     from toolcrib.manifest import Diagnostic
@@ -23,7 +23,7 @@ _CASSETTE = click.Path(dir_okay=False, path_type=Path)
 _LABELS = {"passed": "ok     ", "failed": "FAILED ", "skipped": "skipped"}
 
 
-@click.command("test")
+@click.command("test", cls=FileCommand)
 @click.argument("names", nargs=-1)
 @project_options
 @click.option("--live", is_flag=True, help="Also run tools that use the network.")
@@ -89,7 +89,7 @@ def command(
 
     found, broken = asyncio.run(run_examples())
     counts = _report(found, broken, as_json=as_json)
-    return 1 if counts["failed"] else InvalidError.exit_code if broken else 0
+    return 1 if counts["failed"] else InvalidInput.exit_code if broken else 0
 
 
 def _report(found: list[Tried], broken: list[Diagnostic], *, as_json: bool) -> dict[str, int]:

@@ -42,7 +42,7 @@ def list_command(root: str | None, as_json: bool) -> int:
     """
     project = open_project(root)
     agents = project.agents.all()
-    findings = project.agents.findings(lambda: [name for name, _ in project.described()])
+    findings = project.agents.findings(project.bundles.names)
     print_listing(
         as_json,
         "agents",
@@ -83,7 +83,7 @@ def show_command(name: str, root: str | None, as_json: bool) -> None:
 def choose_command(task: str, root: str | None, as_json: bool) -> None:
     """List the agents whose descriptions fit a task, the best first.
 
-    They are found as `toolcrib search` finds tools, so the same task always gets the same answer.
+    They are found as `toolcrib list WORDS` finds tools, so the same task always gets the same answer.
     """
     project = open_project(root)
     caller, identity = caller_of(project)

@@ -3,29 +3,37 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
+from toolcrib.cli.arguments import call_command, complete_tool, parse_arguments
 from toolcrib.cli.caller import caller_of, seen_by
+from toolcrib.cli.commands.run.matching import change_all, filter_options, made_by, many_options, mine
 from toolcrib.cli.commands.run.unserved import noting_unserved
-from toolcrib.cli.options import id_or_last, open_project, page_options, project_options
+from toolcrib.cli.options import id_or_last, open_project, page_options, project_options, timeout_option
 from toolcrib.cli.output import (
     one_line,
     print_change,
     print_error,
     print_json,
     print_note,
+    print_result,
     print_shown,
     print_value,
+    print_warnings,
 )
 from toolcrib.cli.table import facts, print_listing
-from toolcrib.errors import NotFoundError, TimedOut
+from toolcrib.errors import InvalidInput, NotFoundError, TimedOut, ToolNotFound, UsageError
+from toolcrib.schema import decode_object
 
 if TYPE_CHECKING:
     from toolcrib.project import Project
     from toolcrib.runs import DurableCall
+    from toolcrib.runs.filters import Filters
+    from toolcrib.spec import Tool
 
+_FIELDS = ("tool", "arguments", "idempotency_key", "priority", "delay_s", "timeout_ms")
 _STATES = ("ready", "running", "waiting", "done", "failed", "discarded", "cancelled", "unknown")
 
 chosen_option = id_or_last("call", "calls")
@@ -33,26 +41,114 @@ chosen_option = id_or_last("call", "calls")
 
 @click.group("calls")
 def command() -> None:
-    """Follow, cancel and retry the calls that were submitted.
+    """Submit calls that survive any process; follow, cancel and retry them.
 
     They are stored before they run, and recorded once, even if a process dies.
     """
 
 
+@call_command("submit")
+@click.argument("tool", required=False, shell_complete=complete_tool)
+@click.argument("arguments", nargs=-1)
+@project_options
+@click.option("--idempotency-key", help="Calls with the same key run once and share the result.")
+@click.option(
+    "--priority",
+    type=click.IntRange(-(2**31), 2**31 - 1),
+    default=0,
+    help="Higher ones are taken first (default: 0).",
+)
+@click.option(
+    "--delay", "delay_s", type=click.FloatRange(min=0), default=0.0, help="Run after this many seconds."
+)
+@timeout_option
+@click.option(
+    "--from",
+    "source",
+    type=click.File("rb"),
+    metavar="FILE",
+    help='Store all calls of a file (- for standard input), or none. A line: {"tool": …, "arguments": {…}}',
+)
+def submit_command(
+    tool: str | None,
+    arguments: tuple[str, ...],
+    root: str | None,
+    as_json: bool,
+    source: BinaryIO | None,
+    **how: Any,
+) -> None:
+    """Store a call that a worker runs, and print its id.
+
+    TOOL and ARGUMENTS are those of `toolcrib run`. The call survives the end of any process. A worker runs
+    it, or whoever waits for it: `toolcrib calls wait ID`.
+    """
+    if (source is None) is (tool is None):
+        raise UsageError(
+            "name a tool, or a file of calls with --from", hint="To see the tools: toolcrib list"
+        )
+    project = open_project(root)
+    print_warnings(project)
+    caller, identity = caller_of(project)
+    how |= {"caller": caller, "identity": identity}
+    if source is not None:
+        lines = enumerate(source, 1)
+        calls = ({**how, **_line(number, line)} for number, line in lines if line.strip())
+        ids = project.calls.submit_many(calls)
+        print_shown(as_json, {"ids": ids}, "\n".join(ids))
+        return
+    assert tool is not None
+    found = _found(project, tool)
+    call_id = project.submit(found.name, parse_arguments(arguments, found.input_schema), **how)
+    if as_json:
+        print_json(project.calls.find(call_id).as_dict())
+    else:
+        print_result(call_id)
+        print_note(f"To wait for its result: toolcrib calls wait {call_id}{project.place.option}")
+
+
+command.add_command(submit_command)
+
+
+def _found(project: Project, name: str) -> Tool:
+    from toolcrib.cli.commands.look.show import find_tool
+
+    try:
+        return find_tool(project, name)
+    except ToolNotFound:  # It may be one that only a worker has.
+        if (known := project.calls.known.some((name,)).get(name)) is None:
+            raise
+        return known.tool
+
+
+def _line(number: int, line: bytes) -> dict[str, Any]:
+    """Return the call of a line of a file."""
+    try:
+        call = decode_object(line)
+    except InvalidInput as error:
+        raise InvalidInput(f"line {number}: {error.message}") from None
+    if unknown := ", ".join(sorted(call.keys() - _FIELDS)):
+        raise InvalidInput(
+            f"line {number} has unknown fields: {unknown}", hint=f"Known: {', '.join(_FIELDS)}."
+        )
+    if not isinstance(call.get("tool"), str):
+        raise InvalidInput(f"line {number} names no tool")
+    return call
+
+
 @command.command("list")
 @project_options
-@click.option("--state", type=click.Choice(_STATES), help="Only calls in this state.")
+@filter_options("calls", _STATES)
 @page_options("call")
-def list_command(root: str | None, as_json: bool, state: Any, limit: int, before: str | None) -> None:
+def list_command(root: str | None, as_json: bool, limit: int, before: str | None, filters: Filters) -> None:
     """List calls, the newest first."""
-    project = open_project(root)
-    found = project.calls.page(state, limit, before=before, caller=seen_by(project))
+    project = open_project(root, load=False)
+    found = project.calls.page(limit=limit, before=before, **mine(filters, seen_by(project)))
     print_listing(
         as_json,
         "calls",
         [call.as_dict() for call in found],
         ("ID", "STATE", "TOOL", "CALLER", ("SUBMITTED", "submitted_at"), "ARGUMENTS"),
-        empty="There are no such calls." if state else "No calls were submitted.",
+        empty="There are no such calls." if filters else "No calls were submitted.",
         limit=limit,
     )
 
@@ -79,7 +175,7 @@ def wait_command(root: str | None, as_json: bool, chosen: str | None, timeout: f
     Meanwhile this process runs calls of the project that no worker has taken. ID may be the beginning of an
     id.
     """
-    project, call_id = _chosen(chosen, root)
+    project, call_id = _chosen(chosen, root, load=True)
     call = asyncio.run(_waited(project, call_id, timeout))
     result = call.outcome()
     if as_json:
@@ -97,27 +193,35 @@ def wait_command(root: str | None, as_json: bool, chosen: str | None, timeout: f
 
 @command.command("cancel")
 @project_options
+@many_options("calls", _STATES)
 @chosen_option
-def cancel_command(root: str | None, as_json: bool, chosen: str | None) -> None:
-    """Cancel a call. What its worker reports later is refused."""
+def cancel_command(root: str | None, as_json: bool, chosen: str | None, filters: Filters, yes: bool) -> int:
+    """Cancel a call, or all that match. What workers report later is refused."""
+    if filters:
+        project = open_project(root, load=False)
+        return change_all(project.calls, "cancel", filters, seen_by(project), yes=yes, as_json=as_json)
     project, call_id = _chosen(chosen, root)
     project.calls.cancel(call_id)
-    _print(project, call_id, as_json)
+    return _print(project, call_id, as_json)
 
 
 @command.command("retry")
 @project_options
+@many_options("calls", _STATES)
 @chosen_option
-def retry_command(root: str | None, as_json: bool, chosen: str | None) -> None:
-    """Run a call again that ended without a result."""
+def retry_command(root: str | None, as_json: bool, chosen: str | None, filters: Filters, yes: bool) -> int:
+    """Run a call again that has no result, or all that match."""
+    if filters:
+        project = open_project(root, load=False)
+        return change_all(project.calls, "retry", filters, made_by(project), yes=yes, as_json=as_json)
     project, call_id = _chosen(chosen, root)
     project.calls.retry(call_id, identity=caller_of(project)[1])
-    _print(project, call_id, as_json)
+    return _print(project, call_id, as_json)
 
 
-def _chosen(beginning: str | None, root: str | None) -> tuple[Project, str]:
+def _chosen(beginning: str | None, root: str | None, *, load: bool = False) -> tuple[Project, str]:
     """Return the project, and the id of the call that is meant."""
-    project = open_project(root)
+    project = open_project(root, load=load)
     caller = seen_by(project)
     if beginning is not None:
         return project, project.calls.stored.resolve(beginning, caller)
@@ -127,9 +231,10 @@ def _chosen(beginning: str | None, root: str | None) -> tuple[Project, str]:
     return project, newest[0].id
 
 
-def _print(project: Project, call_id: str, as_json: bool) -> None:
+def _print(project: Project, call_id: str, as_json: bool) -> int:
     call = project.calls.find(call_id)
     print_change(as_json, call.as_dict(), f"{call.state}: {one_line(call.tool)} {call_id}")
+    return 0
 
 
 async def _waited(project: Project, call_id: str, timeout_s: float | None) -> DurableCall:

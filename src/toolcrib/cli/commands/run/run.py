@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Literal
 
 import click
@@ -12,7 +15,7 @@ import click
 from toolcrib.cli.arguments import call_command, complete_tool, parse_arguments
 from toolcrib.cli.caller import caller_of
 from toolcrib.cli.commands.look.show import find_tool, input_schema
-from toolcrib.cli.confirm import is_person, seek_approval
+from toolcrib.cli.confirm import seek_approval
 from toolcrib.cli.options import approve_option, open_project, project_options, timeout_option
 from toolcrib.cli.output import (
     print_error,
@@ -24,15 +27,14 @@ from toolcrib.cli.output import (
     print_warnings,
     printable,
 )
-from toolcrib.cli.programs import frames_of, is_program, load_program, printing_to_stderr
 from toolcrib.cli.progress import waiting
 from toolcrib.errors import ApprovalRequired, NotFoundError, ToolcribError, UsageError
+from toolcrib.manifest.kinds import is_function
 from toolcrib.schema import to_json_text
 from toolcrib.spec import Call, CallEvent, Result, Tool
 from toolcrib.spec.tools.tool import HINT_ASKED
 
 if TYPE_CHECKING:
-    from toolcrib.core.toolset import Toolset
     from toolcrib.project import Project
     from toolcrib.project.trust.sheets import TrustSheet
 
@@ -67,14 +69,13 @@ def command(
 
     TOOL is [BUNDLE/]NAME[@VERSION]. ARGUMENTS are key=value or --key value, key:=json, @file.json, or - for a
     JSON object on standard input. A value is text if the schema allows text, else JSON. Later words
-    replace what earlier files contain. `run FILE.py[:OBJECT] NAME …` runs a tool of a Python program.
+    replace what earlier files contain. `run FILE.py[:OBJECT] NAME …` runs a tool of a Python file.
     """
+    from toolcrib.cli.commands.decide.trust import accepted_project
+    from toolcrib.project.program import frames_of
+
     if verbose:
         _show_log()
-    if is_program(tool):
-        return _run_program(tool, arguments, timeout_ms, as_json=as_json, verbose=verbose)
-    # Here, because it imports the whole project, and a program has none.
-    from toolcrib.cli.commands.decide.trust import accepted_project
 
     # A dry run runs nothing, so the project need not be accepted for it.
     project = open_project(root) if dry_run else accepted_project(root, ask=not as_json)
@@ -94,31 +95,13 @@ def command(
     if as_json:
         print_json(result.as_dict())
     else:
+        cause, file = None if result.error is None else result.error.__cause__, project.place.file
+        if verbose and cause is not None and file is not None:
+            print_note(frames_of(cause, file))
         _print(result, verbose=verbose)
     if result.error is not None:
         return result.error.exit_code
     return ApprovalRequired.exit_code if result.status == "pending" else 0
-
-
-def _run_program(
-    file: str, words: tuple[str, ...], timeout_ms: int | None, *, as_json: bool, verbose: bool
-) -> int:
-    """Run a tool of a Python program, as the program itself would."""
-    tools = load_program(file)
-    if not words:
-        raise UsageError("name the tool too", hint=f"toolcrib run {file} NAME: {', '.join(tools.names)}")
-    name, *rest = words
-    schema = tools.get(name).input_schema
-    call = Call(name, parse_arguments(rest, schema), caller="cli", timeout_ms=timeout_ms)
-    with printing_to_stderr():
-        result = asyncio.run(_run(tools, call))
-    if as_json:
-        print_json(result.as_dict())
-    else:
-        if verbose and result.error is not None and result.error.__cause__ is not None:
-            print_note(frames_of(result.error.__cause__, file))
-        _print(result, verbose=verbose)
-    return 0 if result.error is None else result.error.exit_code
 
 
 def _print(result: Result, *, verbose: bool) -> None:
@@ -129,22 +112,13 @@ def _print(result: Result, *, verbose: bool) -> None:
     if result.status == "pending":
         details = result.details or {}
         print_note(f"The call waits for approval {details['approval']}: {details['reason']}")
-        print_note(_how_to_approve(details["approval"]))
+        print_note(details.get("hint", HINT_ASKED))
     elif result.error is not None:
-        if is_person() and result.error.hint == HINT_ASKED:
-            result.error.hint = _how_to_approve(result.error.details["approval"])
         if not verbose and not result.error.hint and "exception" in result.error.details:
             result.error.hint = "-v shows the tool's log and where it failed."
         print_error(result.error)
     else:
         print_value(result.value)
-
-
-def _how_to_approve(approval: str) -> str:
-    """Say what to do about a call that waits; how to approve it only to a person, not to a program."""
-    if not is_person():
-        return HINT_ASKED
-    return f"Approve it: toolcrib approvals approve {approval}. Then make the same call again."
 
 
 def _print_plan(project: Project, call: Call, *, as_json: bool) -> None:
@@ -206,30 +180,38 @@ def _waiting(project: Project, tool: Tool) -> list[TrustSheet]:
         return []
     try:
         parts = (tool, *project.parts_of(tool))
-        sheets = [project.trust.sheet(one) for one in parts if one.source or one.kind == "mcp"]
+        sheets = [project.trust.sheet(one) for one in parts if not is_function(one)]
     except ToolcribError:  # The call itself reports the error.
         return []
     return [sheet for sheet in sheets if sheet.waits]
 
 
-async def _run(tools: Project | Toolset, call: Call) -> Result:
+async def _run(project: Project, call: Call) -> Result:
+    from toolcrib.core.signals import stopping
+
     task = asyncio.current_task()
     assert task is not None
     # Their default ends this process at once, and leaves those of the tool running.
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
-    with waiting(f"{call.tool} runs for", elsewhere=f"{call.tool} is running …") as say:
+    ends = stopping(task.cancel, (signal.SIGTERM, signal.SIGHUP))
+    plain = f"{call.tool} is running …" if sys.stderr.isatty() else ""
+    with ends, ExitStack() as until_end:
+        lines: list[Callable[[str], None]] = []
 
         def on_event(event: CallEvent) -> None:
-            if event.kind == "progress":
+            if event.kind == "started":
+                lines.append(until_end.enter_context(waiting(f"{call.tool} runs for", elsewhere=plain)))
+            elif event.kind == "approval":
+                how = ": toolcrib approvals approve --last" if call.identity is None else ""
+                print_note(f"{call.tool} waits for a person{how}")
+            elif event.kind == "progress":
                 of = f"/{event.total:g}" if event.total is not None else ""
-                say(f"{event.done:g}{of} {event.message}".strip())
+                lines[0](f"{event.done:g}{of} {event.message}".strip())
             elif event.kind == "chunk" and (line := event.text.rstrip().rpartition("\n")[2]):
-                say(line)
+                lines[0](line)
 
         call.on_event = on_event
-        async with tools:
-            return await tools.invoke(call)
+        async with project:
+            return await project.invoke(call)
 
 
 def _show_log() -> None:

@@ -12,15 +12,27 @@ import click
 from toolcrib.cli.arguments import parse_arguments
 from toolcrib.cli.caller import caller_of, seen_by
 from toolcrib.cli.commands.decide.trust import ask_for_files
+from toolcrib.cli.commands.run.matching import change_all, filter_options, made_by, many_options, mine
+from toolcrib.cli.commands.run.sessions import command as sessions
+from toolcrib.cli.commands.run.sessions import created
 from toolcrib.cli.commands.run.unserved import noting_unserved
 from toolcrib.cli.options import id_or_last, open_project, page_options, project_options, require_id
-from toolcrib.cli.output import one_line, print_error, print_json, print_note, print_result, print_shown
+from toolcrib.cli.output import (
+    one_line,
+    print_change,
+    print_error,
+    print_json,
+    print_note,
+    print_result,
+    print_shown,
+)
 from toolcrib.cli.table import print_listing
 from toolcrib.errors import Cancelled, NotFoundError, TimedOut, ToolcribError, UsageError
 from toolcrib.spec.moment import written
 
 if TYPE_CHECKING:
     from toolcrib.project import Project
+    from toolcrib.runs.filters import Filters
     from toolcrib.runs.sessions import Run, RunEvent
 
 _STATES = ("queued", "ready", "running", "waiting", "done", "failed", "cancelled")
@@ -33,6 +45,9 @@ def command() -> None:
 
     Runs are stored before they begin, and continue if a process dies.
     """
+
+
+command.add_command(sessions)
 
 
 @command.command("run")
@@ -75,25 +90,23 @@ def run_command(
 
 @command.command("list")
 @project_options
-@click.option("--state", type=click.Choice(_STATES), help="Only runs in this state.")
-@click.option("--agent", metavar="NAME", help="Only runs of this agent.")
-@click.option("--session", metavar="ID", help="Only runs of this session.")
+@filter_options("runs", _STATES)
 @page_options("run")
-def list_command(root: str | None, as_json: bool, session: str | None, limit: int, **filters: Any) -> None:
+def list_command(root: str | None, as_json: bool, limit: int, before: str | None, filters: Filters) -> None:
     """List runs, the newest first.
 
     Those of sub-agents are in `runs show`, below the run that called them.
     """
-    project = open_project(root)
-    session_id = None if session is None else project.runs.store.resolve(session, "sessions")
-    whose = seen_by(project)
-    found = project.runs.page(limit=limit, session_id=session_id, caller=whose, top=True, **filters)
+    project = open_project(root, load=False)
+    if (session := filters.get("session_id")) is not None:
+        filters["session_id"] = project.runs.store.resolve(session, "sessions")
+    found = project.runs.page(limit=limit, before=before, top=True, **mine(filters, seen_by(project)))
     print_listing(
         as_json,
         "runs",
         [run.document for run in found],
         ("ID", "STATE", "AGENT", ("STEPS", "iteration"), ("TOKENS", _tokens), ("CREATED", created), "PROMPT"),
-        empty="There are no such runs." if session or any(filters.values()) else "There are no runs.",
+        empty="There are no such runs." if filters else "There are no runs.",
         limit=limit,
     )
 
@@ -126,7 +139,7 @@ def watch_command(
     Each has a number: `--after` continues from there. With `--json`, each line is one event.
     """
     if every:
-        project = open_project(root)
+        project = open_project(root, load=False)
         # The stream of all runs has no filter by caller.
         if seen_by(project) is not None:
             raise UsageError("a token without the scope admin cannot watch the runs of other callers")
@@ -146,33 +159,50 @@ def wait_command(root: str | None, as_json: bool, chosen: str | None, timeout: f
 
     Meanwhile this process continues runs that no worker has taken.
     """
-    project, run = _one(root, chosen)
+    project, run = _one(root, chosen, load=True)
     return _print_end(asyncio.run(followed(project, run.id, timeout)), as_json)
 
 
 @command.command("cancel")
 @project_options
+@many_options("runs", _STATES)
 @chosen_option
-def cancel_command(root: str | None, as_json: bool, chosen: str | None) -> None:
-    """Cancel a run and everything below it. What workers report later is refused."""
+def cancel_command(root: str | None, as_json: bool, chosen: str | None, filters: Filters, yes: bool) -> int:
+    """Cancel a run and all below it, or all that match. What workers report later is refused."""
+    if filters:
+        project = open_project(root, load=False)
+        return change_all(project.runs, "cancel", filters, seen_by(project), yes=yes, as_json=as_json)
     project, run = _one(root, chosen)
     project.runs.cancel(run.id)
-    _print_run(project.runs.find(run.id), as_json)
+    return _print_run(project.runs.find(run.id), as_json)
 
 
 @command.command("retry")
 @project_options
+@many_options("runs", _STATES)
 @chosen_option
 @click.option("--from", "iteration", type=click.IntRange(min=0), help="Continue after this iteration.")
-def retry_command(root: str | None, as_json: bool, chosen: str | None, iteration: int | None) -> None:
-    """Continue a failed or cancelled run after an iteration.
+def retry_command(
+    root: str | None,
+    as_json: bool,
+    chosen: str | None,
+    iteration: int | None,
+    filters: Filters,
+    yes: bool,
+) -> int:
+    """Continue a failed run after an iteration, or all that match.
 
     By default after its last complete one. The agent is used as it is defined now. To continue it in this
     terminal: `toolcrib runs wait --last`.
     """
-    project, run = _one(root, chosen)
+    if filters:
+        if iteration is not None:
+            raise UsageError("--from names an iteration of one run, and a filter many runs")
+        project = open_project(root)
+        return change_all(project.runs, "retry", filters, made_by(project), yes=yes, as_json=as_json)
+    project, run = _one(root, chosen, load=True)
     project.runs.retry(run.id, iteration, identity=caller_of(project)[1])
-    _print_run(project.runs.find(run.id), as_json)
+    return _print_run(project.runs.find(run.id), as_json)
 
 
 @command.command("fork")
@@ -187,15 +217,30 @@ def fork_command(
 
     It has a session of its own. The first run stays as it is.
     """
-    project, run = _one(root, chosen)
+    project, run = _one(root, chosen, load=True)
     caller, identity = caller_of(project)
     forked = project.runs.fork(run.id, iteration, prompt, caller=caller, identity=identity)
     _print_run(project.runs.find(forked), as_json)
 
 
-def _one(root: str | None, beginning: str | None) -> tuple[Project, Run]:
+@command.command("prune")
+@project_options
+def prune_command(root: str | None, as_json: bool) -> None:
+    """Remove calls and runs that ended long ago.
+
+    The settings `retention` say how long they are kept. Whoever serves does that by and by. The audit log
+    stays as it is.
+    """
+    project = open_project(root, load=False)
+    if seen_by(project) is not None:
+        raise UsageError("a token without the scope admin cannot remove what others made")
+    removed = project.pruner.prune()
+    print_change(as_json, removed._asdict(), f"removed: {removed.calls:,} calls, {removed.runs:,} runs")
+
+
+def _one(root: str | None, beginning: str | None, *, load: bool = False) -> tuple[Project, Run]:
     """Return the project, and the run that is meant."""
-    project = open_project(root)
+    project = open_project(root, load=load)
     whose = seen_by(project)
     if beginning is not None:
         return project, project.runs.find(project.runs.store.resolve(beginning), whose)
@@ -230,7 +275,7 @@ async def followed(
 async def _watch(project: Project, run_id: str | None, after: int, as_json: bool) -> None:
     root_id = None if run_id is None else project.runs.find(run_id).root_id
     depths = {} if root_id is None else {one.id: one.depth for one in project.runs.tree(root_id)}
-    here = "" if run_id is None else f"toolcrib runs wait {run_id}"
+    here = "" if run_id is None else f"toolcrib runs wait {run_id}{project.place.option}"
     async with noting_unserved(project, lambda: _ready_tools(project, run_id), here):
         async for event in project.runs.events(run_id, after, tree=True):
             if as_json:
@@ -261,8 +306,9 @@ def _tools(project: Project, tree: Iterable[Run], state: str) -> set[str]:
     return {one["name"] for step in steps for one in step["calls"] if "call" in one and one["state"] == state}
 
 
-def _print_run(run: Run, as_json: bool) -> None:
+def _print_run(run: Run, as_json: bool) -> int:
     print_shown(as_json, run.document, f"{run.id} {run.state}")
+    return 0
 
 
 def _print_end(run: Run, as_json: bool) -> int:
@@ -288,11 +334,6 @@ def _print_end(run: Run, as_json: bool) -> int:
 
 def _tokens(run: Mapping[str, Any]) -> str:
     return f"{run['input_tokens'] + run['output_tokens']:,}"
-
-
-def created(run: Mapping[str, Any]) -> str:
-    """Return the time at which a run or session was created."""
-    return written(float(run["created_at"]))
 
 
 def _event_line(event: RunEvent, depth: int) -> str:
@@ -322,7 +363,8 @@ def _timeline(run: dict[str, Any], tree: dict[str, dict[str, Any]], indent: str 
             times = call.get("ended_at"), call.get("began_at")
             spent = f" {times[0] - times[1]:.2f} s" if None not in times else ""
             shown = one_line(json.dumps(call["arguments"]))
-            yield f"{indent}     {call['name']} {shown}: {call['state']}{spent}"
+            waits = "" if call.get("served", True) else ": no worker has this tool"
+            yield f"{indent}     {call['name']} {shown}: {call['state']}{spent}{waits}"
             if call.get("run") in tree:
                 yield from _timeline(tree[call["run"]], tree, f"{indent}       ")
     if run["error"]:

@@ -1,16 +1,18 @@
-"""`toolcrib sessions`."""
+"""`toolcrib runs sessions`."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from typing import Any
 
 import click
 
 from toolcrib.cli.caller import caller_of, seen_by
-from toolcrib.cli.commands.run.runs import created
 from toolcrib.cli.options import open_project, page_options, project_options
 from toolcrib.cli.output import print_shown
 from toolcrib.cli.table import print_listing
+from toolcrib.spec.moment import written
 
 
 @click.group("sessions")
@@ -23,7 +25,7 @@ def command() -> None:
 @page_options("session")
 def list_command(root: str | None, as_json: bool, limit: int, before: str | None) -> None:
     """List sessions, the newest first."""
-    project = open_project(root)
+    project = open_project(root, load=False)
     found = project.runs.store.sessions(limit, before=before, caller=seen_by(project))
     print_listing(
         as_json,
@@ -40,7 +42,7 @@ def list_command(root: str | None, as_json: bool, limit: int, before: str | None
 @click.option("--metadata", default="{}", help="A JSON object for its owner.")
 def create_command(root: str | None, as_json: bool, metadata: str) -> None:
     """Create a session, and print its id."""
-    project = open_project(root)
+    project = open_project(root, load=False)
     caller, _ = caller_of(project)
     try:
         found = json.loads(metadata)
@@ -50,3 +52,8 @@ def create_command(root: str | None, as_json: bool, metadata: str) -> None:
         raise click.BadParameter("must be a JSON object", param_hint="--metadata")
     session_id = project.runs.create_session(found, caller=caller)
     print_shown(as_json, project.runs.store.session(session_id).document, session_id)
+
+
+def created(run: Mapping[str, Any]) -> str:
+    """Return the time at which a run or session was created."""
+    return written(float(run["created_at"]))

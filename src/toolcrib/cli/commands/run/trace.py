@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from toolcrib.project.trace import Trace
 
 
-@call_command("trace")
+@call_command("trace", click.Command)
 @click.argument("tool", shell_complete=complete_tool)
 @click.argument("arguments", nargs=-1)
 @project_options

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 from toolcrib.cli.confirm import is_person
-from toolcrib.cli.output import one_line, print_note
+from toolcrib.cli.output import cut_names, one_line, print_note
 from toolcrib.errors import ToolcribError
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ async def noting_unserved(
     continues in this terminal. `asking` returns the tools whose calls wait for approval; a note
     names them too.
     """
-    task = asyncio.create_task(_note(lambda: _unserved(project, tools, here) or _asking(asking())))
+    task = asyncio.create_task(_note(lambda: _unserved(project, tools, here) or _asking(project, asking())))
     try:
         yield
     finally:
@@ -51,10 +51,10 @@ async def _note(look: Callable[[], str]) -> None:
             last = found
 
 
-def _asking(tools: set[str]) -> str:
+def _asking(project: Project, tools: set[str]) -> str:
     if not tools:
         return ""
-    how = ": toolcrib approvals list" if is_person() else "."
+    how = f": toolcrib approvals list{project.place.option}" if is_person() else "."
     return (
         f"Waits for a person's approval of {', '.join(f'`{one_line(name)}`' for name in sorted(tools))}{how}"
     )
@@ -66,10 +66,18 @@ def _unserved(project: Project, tools: Callable[[], set[str] | None], here: str)
         return ""
     status = project.calls.status()
     if not status["workers"]:
-        start = f", or continue it here: `{here}`" if here else ""
-        return f"No process serves this project, so nothing continues. Start `toolcrib worker`{start}."
-    missing = ", ".join(f"`{one_line(name)}`" for name in sorted(waited_for & set(status["unserved"])))
+        start = f"Start `toolcrib worker{project.place.option}`"
+        start += f", or continue it here: `{here}`." if here else "."
+        return f"No process serves this project, so nothing continues. {start}"
+    missing = waited_for & set(status["unserved"])
     if not missing:
         return ""
-    start = "toolcrib worker --app MODULE:FUNCTION"
-    return f"No process that serves has {missing}. Start one that does; for tools of a program: `{start}`."
+    for worker in status["workers"]:
+        for reason, names in worker["refused"].items():
+            if refused := missing.intersection(names):
+                return f"{worker['name']} does not serve {cut_names(sorted(refused))}: {one_line(reason)}"
+    start = f"toolcrib worker{project.place.option or ' --app MODULE:FUNCTION'}"
+    return (
+        f"No process that serves has {cut_names(sorted(missing))}. Start one that does;"
+        f" for tools of a program: `{start}`."
+    )

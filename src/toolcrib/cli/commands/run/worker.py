@@ -8,13 +8,13 @@ from typing import Any
 
 import click
 
-from toolcrib.cli.options import root_option
-from toolcrib.cli.output import count, print_note, print_warnings
+from toolcrib.cli.options import FileCommand, root_option
+from toolcrib.cli.output import count, cut_names, one_line, print_note, print_warnings
 
 _MB = 1_048_576
 
 
-@click.command("worker")
+@click.command("worker", cls=FileCommand)
 @root_option
 @click.option("--app", metavar="MODULE:FUNCTION", help="Registers a program's tools: FUNCTION(project).")
 @click.option(
@@ -36,29 +36,34 @@ _MB = 1_048_576
 def command(root: str | None, concurrency: int, memory_mb: int | None, **how: Any) -> None:
     """Run the calls that were submitted, until SIGTERM or Ctrl-C.
 
-    Start as many as you like: each takes the calls of tools that it has. A call whose worker dies continues
-    elsewhere. At SIGTERM a worker takes no more calls, and gives back those that do not end in time.
+    Start as many as you like: each takes the calls of tools that it has and that are trusted on its machine.
+    A call whose worker dies continues elsewhere. At SIGTERM a worker takes no more calls, and gives back
+    those that do not end in time.
     """
     from toolcrib.cli.commands.decide.trust import accepted_project
+    from toolcrib.runs import Offer, reasons_of
 
-    project = accepted_project(root, ask=True)
+    project = accepted_project(root, ask=True, load=False)
     print_warnings(project)
     memory = None if memory_mb is None else memory_mb * _MB
 
-    def announce(tools: int) -> None:
-        print_note(f"serving {count(tools, 'tool')}, {count(concurrency, 'call')} at a time")
+    def announce(offer: Offer) -> None:
+        served = len(offer.tools) - len(offer.refused)
+        print_note(f"serving {count(served, 'tool')}, {count(concurrency, 'call')} at a time")
+        for reason, names in reasons_of(offer.refused).items():
+            print_note(f"not served here: {cut_names(names)}: {one_line(reason)}")
 
     async def serve() -> None:
+        from toolcrib.core.signals import stopping
         from toolcrib.project.worker.supervisor import serve_worker
 
         stop = asyncio.Event()
         # By default a signal ends the process at once, and its calls wait until their leases end.
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            asyncio.get_running_loop().add_signal_handler(number, stop.set)
-        async with project:
-            await serve_worker(
-                project, stop, concurrency=concurrency, memory_bytes=memory, announce=announce, **how
-            )
+        with stopping(stop.set, (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)):
+            async with project:
+                await serve_worker(
+                    project, stop, concurrency=concurrency, memory_bytes=memory, announce=announce, **how
+                )
 
     asyncio.run(serve())
     print_note("stopped")

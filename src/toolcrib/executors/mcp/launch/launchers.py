@@ -1,13 +1,14 @@
-"""Launchers: uvx, uv run, npx, conda run and pyenv's shims, each replaced by the program that it would start.
+"""Launchers: uvx, npx, uv run and pyenv's shims, each replaced by the program that it would start.
 
-So a server needs no network, no writable cache and no second process. Launchers are not run to find out:
-their folders are read. What is not on this machine is never downloaded here.
+So a server needs no network, no writable cache and no second process. A package of uvx or npx is the one that
+was downloaded when the server was trusted, or that is in the project's own `node_modules`.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from getopt import GetoptError, getopt
 
@@ -16,6 +17,8 @@ from toolcrib.executors.mcp.launch import packages
 from toolcrib.executors.mcp.launch.line import Launch, MachineView
 
 _DEEPEST = 5
+_NETWORK = ("--offline", "--refresh", "--native-tls", "--system-certs")
+"""Options of uvx that count for a download."""
 _CLIENTS = frozenset(("docker", "docker-compose", "podman", "nerdctl", "lima", "limactl", "ctr", "kubectl"))
 
 
@@ -54,21 +57,23 @@ def is_daemon_client(program: str) -> bool:
 
 
 def is_launcher(program: str) -> bool:
-    """Return True for a launcher. Its command line has one only while its package is not on this machine."""
+    """Return True for a launcher. A command line has one only while its package is not resolved."""
     return os.path.basename(program) in _LAUNCHERS
 
 
 def launched(launch: Launch, machine: MachineView) -> Launch:
     """Return the command line that is really run, its program with an absolute path if there is one.
 
-    Raises ToolUnavailable if a launcher's package is not on this machine, or its options are not supported.
+    Raises Unresolved, and ToolUnavailable for options that are not supported.
     """
     # A launcher may start another one, as in `uv run npx …`.
     for _ in range(_DEEPEST):
         program = launch.argv[0]
-        path = machine.absolute(program) if "/" in program else machine.which(program)
-        if path is None:
+        found = machine.absolute(program) if "/" in program else machine.which(program)
+        # A launcher may be gone: what it was resolved to does not need it.
+        if found is None and not is_launcher(program):
             return launch
+        path = found or program
         if (real := _of_pyenv(path, machine)) is not None:
             launch = replace(launch, argv=(real, *launch.argv[1:]))
             continue
@@ -142,24 +147,25 @@ def _in_bin(env: str, name: str, machine: MachineView, cwd: str) -> str:
     return own if os.access(own := f"{env}/bin/{name}", os.X_OK) else name
 
 
-def _uv_tool(launch: Launch, path: str, given: Iterable[str], machine: MachineView) -> Launch:
+def _uv_tool(launch: Launch, path: str, given: Sequence[str], machine: MachineView) -> Launch:
     flags = "quiet offline no-progress isolated refresh upgrade no-config native-tls system-certs"
     options, words = _read_options("uvx", given, "qUp:", f"{flags} from= with= python=")
     if not words:
         raise ToolUnavailable("the command line of uvx names no program", hint="Name a package after `uvx`.")
-    source, others = _last(options, "--from"), options.get("--with", [])
-    wanted = [packages.requirement(one) for one in (source or words[0], *others)]
-    command = words[0] if source else wanted[0].name
-    version = _last(options, "-p", "--python")
-    env = packages.uv_environment(wanted, command, version, machine)
-    if env is None:
-        # No code of the package may run while it is downloaded: `--no-build` refuses source packages, and
-        # Python with `-S` runs no .pth files.
-        line = [os.path.join(os.path.dirname(path), "uv"), "tool", "run", "--no-config", "--no-build"]
-        line += ["--compile-bytecode", *(word for one in others for word in ("--with", one))]
-        line += ["--from", source or words[0], *(["--python", version] if version else [])]
-        raise packages.missing("uvx", wanted[0].name, [*line, "python", "-I", "-S", "-c", ""])
-    return replace(launch, argv=(f"{env}/bin/{command}", *words[1:]))
+    source, version = _last(options, "--from"), _last(options, "-p", "--python")
+    if version is not None and not re.fullmatch(r"\d+(\.\d+)*", version):
+        raise packages.unsupported("uvx --python", version)
+    specs = [packages.python_spec(one) for one in (source or words[0], *options.get("--with", []))]
+    # No code may run: `--no-build` refuses packages of source code.
+    uv, plain = _beside(path, "uv", machine), ("--quiet", "--no-config")
+    install = (uv, "pip", "install", *plain, "--no-build", *(one for one in _NETWORK if one in options))
+    steps = (
+        (uv, "venv", *plain, "--no-project", *(("--python", version) if version else ()), "."),
+        (*install, "--python", "bin/python", "--", *(wanted for _, wanted in specs)),
+    )
+    line, names = ("uvx", *given[: len(given) - len(words) + 1]), tuple(name for name, _ in specs)
+    package = packages.Package(line, names, words[0] if source else names[0], steps)
+    return packages.program_of(launch, package, words[1:], path)
 
 
 def _npx(launch: Launch, path: str, machine: MachineView) -> Launch:
@@ -171,24 +177,25 @@ def _npm(launch: Launch, path: str, machine: MachineView) -> Launch | None:
     return _npm_package(launch, path, words[1:], machine) if words[:1] in (("exec",), ("x",)) else None
 
 
-def _npm_package(launch: Launch, path: str, given: Iterable[str], machine: MachineView) -> Launch:
+def _npm_package(launch: Launch, path: str, given: Sequence[str], machine: MachineView) -> Launch:
     flags = "yes quiet silent no prefer-offline prefer-online offline"
     options, words = _read_options("npx", given, "yqsp:", f"{flags} package=")
     if not words:
         raise ToolUnavailable("the command line of npx names no program", hint="Name a package after `npx`.")
     named = [*options.get("-p", ()), *options.get("--package", ())]
-    wanted = [packages.NpmSpec.of(one) for one in named or words[:1]]
-    node = _beside(path, "node", machine)
-    command = words[0] if named else None
-    script = packages.npm_script(wanted, command, node, machine.absolute(".", launch.cwd), machine)
-    if script is None:
-        specs = [f"--package={one.written}" for one in wanted]
-        npm = _beside(path, "npm", machine)
-        # No code of the package may run: install scripts are off, and Node runs `0` in its place.
-        line = [npm, "exec", "--yes", "--ignore-scripts", *specs, "--", node, "-e", "0"]
-        raise packages.missing("npx", wanted[0].name, line)
-    interpreter = (node,) if packages.is_for_node(script) else ()
-    return replace(launch, argv=(*interpreter, script, *words[1:]))
+    specs, node = [packages.node_spec(one) for one in named or words[:1]], _beside(path, "node", machine)
+    # A package from git would be prepared, with settings of npm that are its own.
+    install = (_beside(path, "npm", machine), "install", "--ignore-scripts", "--allow-git=none")
+    wanted = (f"{name}@{version}".rstrip("@") for name, version in specs)
+    line, names = ("npx", *given[: len(given) - len(words) + 1]), tuple(name for name, _ in specs)
+    steps = ((*install, "--workspaces=false", "--no-audit", "--no-fund", "--", *wanted),)
+    package = packages.Package(line, names, words[0] if named else "", steps, node)
+    # npx prefers what the project has. A version that the line names must be the very one there.
+    modules = machine.absolute("node_modules", launch.cwd)
+    fits = all(version in ("", packages.about(modules, name).get("version")) for name, version in specs)
+    if fits and (own := package.of_node(modules)) is not None:
+        return replace(launch, argv=(*own, *words[1:]))
+    return packages.program_of(launch, package, words[1:], path)
 
 
 def _beside(path: str, name: str, machine: MachineView) -> str:
@@ -197,33 +204,9 @@ def _beside(path: str, name: str, machine: MachineView) -> str:
     return own if os.access(own, os.X_OK) else machine.which(name) or name
 
 
-def _conda(launch: Launch, path: str, machine: MachineView) -> Launch | None:
-    if launch.argv[1:2] != ("run",):
-        return None
-    flags = "no-capture-output live-stream verbose"
-    options, words = _read_options("conda run", launch.argv[2:], "n:p:v", f"{flags} name= prefix=")
-    base = os.path.dirname(os.path.dirname(os.path.realpath(path)))
-    name, prefix = _last(options, "-n", "--name"), _last(options, "-p", "--prefix")
-    places = [machine.absolute(prefix)] if prefix else [base] if name in (None, "base") else []
-    if name and "/" not in name:
-        places += [f"{base}/envs/{name}", f"{machine.home}/.conda/envs/{name}"]
-    for place in places:
-        if os.path.isdir(f"{place}/conda-meta") and words:
-            program = _in_bin(place, words[0], machine, launch.cwd)
-            return replace(launch, argv=(program, *words[1:]), path=(*launch.path, f"{place}/bin"))
-    raise ToolUnavailable(
-        f"there is no conda environment {name or prefix!r}",
-        hint=f"Create it: conda create -n {name or 'NAME'}",
-        details={"path": places[0] if places else base},
-    )
-
-
 _LAUNCHERS: Mapping[str, Callable[[Launch, str, MachineView], Launch | None]] = {
     "uvx": _uvx,
     "uv": _uv,
     "npx": _npx,
     "npm": _npm,
-    "conda": _conda,
-    "mamba": _conda,
-    "micromamba": _conda,
 }

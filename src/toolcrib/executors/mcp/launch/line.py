@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import field
 
+from toolcrib.manifest.dialects.mcp_servers import Resolved
 from toolcrib.sandbox.files.paths import within
 from toolcrib.spec.record import record
 
@@ -27,6 +28,10 @@ class Launch:
     """Folders that its `PATH` has before those of the system."""
     project: str = ""
     """The folder of the package that `uv run` starts."""
+    resolved: Resolved | None = None
+    """What the launcher was resolved to when the server was trusted."""
+    server: str = ""
+    """The server that it starts."""
 
 
 @record

@@ -1,7 +1,7 @@
 """The files that a program reads because of what it is: its interpreter, environment, and packages.
 
 Each is known by a landmark that a project cannot make outside of itself (`pyvenv.cfg`, `lib/python3.X/os.py`,
-`node_modules`, `conda-meta`). A home folder, and folders around it or the project, are never among them.
+`node_modules`). A home folder, and folders around it or the project, are never among them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def launch_of(launch: Launch, machine: MachineView) -> tuple[Launch, tuple[str, 
     """Return what a command line really starts, and the files and folders that it reads by itself.
 
     Those are what its program and the scripts among its arguments are made of. Raises ToolUnavailable if a
-    launcher's package is not on this machine, or if the line cannot be read.
+    launcher's package is not resolved, or if the line cannot be read.
     """
     launch = launched(launch, machine)
     finder = _Finder(machine)
@@ -105,15 +105,11 @@ class _Finder:
             self.program(real, depth + 1)
 
     def _environment(self, path: str) -> None:
-        """Add the virtual environment or the conda environment that a program is installed in."""
+        """Add the virtual environment that a program is installed in."""
         folder = os.path.dirname(os.path.dirname(path))
-        if self._machine.is_too_wide(folder):
-            return
-        is_virtual = os.path.isfile(f"{folder}/pyvenv.cfg")
-        if is_virtual or os.path.isdir(f"{folder}/conda-meta"):
+        if os.path.isfile(f"{folder}/pyvenv.cfg") and not self._machine.is_too_wide(folder):
             self._grant(folder)
             self.path[f"{folder}/bin"] = None
-        if is_virtual:
             self._python(f"{folder}/bin/python")
 
     def _python(self, python: str) -> None:

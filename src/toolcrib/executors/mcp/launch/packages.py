@@ -1,24 +1,34 @@
-"""Packages that uvx and npx have downloaded: found in their caches, never fetched."""
+"""Packages that lines of uvx and npx name: downloaded once, without running any of their code.
+
+Each comes into a folder of its own, by uv or npm themselves. uvx and npx would run code of the package while
+they prepare it: its `.pth` files, or a program of it that is named `sh`.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from shutil import rmtree
+from tempfile import mkdtemp
+from typing import Any
 
 from toolcrib.errors import ToolUnavailable
-from toolcrib.executors.mcp.launch.line import MachineView
+from toolcrib.executors.mcp.launch.line import Launch
+from toolcrib.manifest.dialects.mcp_servers import Resolved
 from toolcrib.sandbox.files.paths import beginning, first_line, within
+from toolcrib.spec.record import record
 
-if TYPE_CHECKING:
-    from packaging.requirements import Requirement
-
-_NPM = re.compile(r"((?:@[a-z0-9._~-]+/)?[a-z0-9._~-]+)(?:@([A-Za-z0-9.+^~*_-]+))?", re.IGNORECASE)
+_PYTHON = re.compile(r"([a-z\d][\w.-]*)(\[[\w,.-]+\])?(?:@([\w.!+-]+)|([<>=!~][^@/;]*))?", re.ASCII | re.I)
+_NPM = re.compile(r"((?:@[a-z0-9._~-]+/)?[a-z0-9._~-]+)(?:@([a-z0-9.+^~*_-]+))?", re.I)
 _MOST_BYTES = 1_048_576
+_MOST_WHY = 400
+"""Characters of a failed download's standard error that are told, the last ones."""
+_LIMIT_S = 600
 
 
 def text_of(path: str) -> str:
@@ -26,145 +36,140 @@ def text_of(path: str) -> str:
     return beginning(path, _MOST_BYTES).decode(errors="replace")
 
 
-def missing(launcher: str, package: str, line: Sequence[str]) -> ToolUnavailable:
-    """Return the error for a package that has to be downloaded first, by the command `line`."""
-    return ToolUnavailable(
-        f"the package {package} is not on this machine, and {launcher} would download it",
-        hint=f"Download it once, without running it: {shlex.join(line)}",
-        details={"package": package, "download": list(line)},
-    )
+@record
+class Package:
+    """The package of a launcher's line, and how it is downloaded."""
 
+    line: tuple[str, ...]
+    """The launcher and its words, up to the program's own arguments."""
+    names: tuple[str, ...]
+    command: str
+    """The program of it; empty for the one that a Node package has of its own name."""
+    steps: tuple[tuple[str, ...], ...]
+    """The commands that download it into their working folder."""
+    node: str = ""
+    """Node's own program; empty for a package of Python."""
 
-def requirement(text: str) -> Requirement:
-    """Read `NAME`, `NAME[EXTRA]`, `NAME<2` (bounds) or `NAME@VERSION`; nothing else is supported."""
-    from packaging.requirements import InvalidRequirement, Requirement
-
-    name, at, version = text.partition("@")
-    exact = f"=={version.strip()}" if at and version.strip() != "latest" else ""
-    try:
-        found = Requirement(name + exact)
-    except InvalidRequirement:
-        raise _unsupported("uvx", text) from None
-    if found.marker is not None or (exact and len(found.specifier) > 1):
-        raise _unsupported("uvx", text)
-    return found
-
-
-def _is_installed(wanted: Requirement, site: Path) -> bool:
-    """Return True if a folder of packages has a version that is wanted."""
-    # By the name of the folder: its METADATA may be in any encoding, or missing. PEP 503: case and these
-    # characters do not distinguish names; the first `-` comes before the version.
-    plain = re.sub(r"[-_.]+", "_", wanted.name).lower()
-    for entry in site.glob("*.dist-info"):
-        name, _, version = entry.stem.partition("-")
-        if re.sub(r"[-_.]+", "_", name).lower() == plain:
-            return wanted.specifier.contains(version, prereleases=True)
-    return False
-
-
-def uv_environment(
-    wanted: Sequence[Requirement], command: str, python: str | None, machine: MachineView
-) -> str | None:
-    """Return the newest environment of uv that has these packages and this program."""
-    # It becomes a part of a glob pattern below.
-    if python is not None and not re.fullmatch(r"\d+(\.\d+)?", python):
-        raise _unsupported("uvx --python", python)
-    env, home = machine.env, machine.home
-    tools = env.get("UV_TOOL_DIR") or f"{home}/.local/share/uv/tools"
-    cache = env.get("UV_CACHE_DIR") or f"{env.get('XDG_CACHE_HOME') or f'{home}/.cache'}/uv"
-    cached = (one.parent for one in Path(cache).glob("archive-v*/*/pyvenv.cfg"))
-    for place in (Path(tools, wanted[0].name), *sorted(cached, key=_changed, reverse=True)):
-        sites = list(place.glob(f"lib/python{python or 3}*/site-packages"))
-        has_all = any(all(_is_installed(one, site) for one in wanted) for site in sites)
-        if has_all and "/" not in command and os.access(f"{place}/bin/{command}", os.X_OK):
-            return str(place)
-    return None
-
-
-class NpmSpec(NamedTuple):
-    """A Node package as npx takes it."""
-
-    written: str
-    name: str
-    version: str | None
-    """The exact version, if one is named; a tag or a range is satisfied by what was downloaded."""
-
-    @classmethod
-    def of(cls, text: str) -> NpmSpec:
-        """Read `NAME` or `NAME@VERSION`; an address, a folder or anything else is not supported."""
-        found = _NPM.fullmatch(text)
+    def install(self, folder: str) -> tuple[str, ...]:
+        """Download it; return the command line of its program. Raises ToolUnavailable."""
+        python = ""
+        if self.node:  # npm would look for a project in the folders above.
+            Path(folder, "package.json").write_text("{}")
+        for step in self.steps:
+            _run(step, folder)
+            # Of the empty environment: a package could replace the link.
+            python = python or os.path.realpath(f"{folder}/bin/python")
+        program = f"{folder}/bin/{self.command}"
+        if self.node:
+            found = self.of_node(f"{folder}/node_modules")
+        else:
+            found = (program,) if "/" not in self.command and os.access(program, os.X_OK) else None
+            # The server cannot write there. With `-S` no `.pth` file runs; some files may be broken.
+            with suppress(ToolUnavailable):
+                _run((python, "-I", "-S", "-m", "compileall", "-qq", "-j0", "lib"), folder)
         if found is None:
-            raise _unsupported("npx", text)
-        exact = found[2] if found[2] and re.fullmatch(r"\d+\.\d+\.\d+\S*", found[2]) else None
-        return cls(text, found[1], exact)
-
-    def folder(self, modules: str) -> str | None:
-        """Return its folder below a `node_modules`, if it is there in this version."""
-        folder = f"{modules}/{self.name}"
-        about = _json(f"{folder}/package.json")
-        fits = about and self.version in (None, about.get("version"))
-        return folder if fits else None
-
-
-def npm_script(
-    wanted: Sequence[NpmSpec], command: str | None, node: str, cwd: str, machine: MachineView
-) -> str | None:
-    """Return the script of the program `command`, or of the package's own one; None if it is not there."""
-    for modules in _node_modules(node, cwd, machine):
-        folders = [one.folder(modules) for one in wanted]
-        if all(folders):
-            found = (
-                _bin(str(folder), command, one.name) for folder, one in zip(folders, wanted, strict=True)
+            raise ToolUnavailable(
+                f"the package {self.names[0]} has no program {self.command or 'of its name'}",
+                hint="Name one that it has: uvx --from PACKAGE PROGRAM, or npx -p PACKAGE PROGRAM",
             )
-            script = next((one for one in found if one is not None), None)
-            if script is not None:
-                return script
-    return None
+        return found
+
+    def of_node(self, modules: str) -> tuple[str, ...] | None:
+        """Return the command line of its program in a `node_modules`; None if it is not there."""
+        for name in self.names:
+            named, short = about(modules, name).get("bin"), name.rpartition("/")[2]
+            programs = {short: named} if isinstance(named, str) else named if isinstance(named, dict) else {}
+            only = next(iter(programs)) if len(programs) == 1 else short
+            path = os.path.normpath(f"{modules}/{name}/{programs.get(self.command or only, '')}")
+            # A package may name a file outside of its own folder by `..`.
+            if within(path, f"{modules}/{name}") and os.path.isfile(path):
+                first = first_line(path)
+                return (path,) if first.startswith(b"#!") and b"node" not in first else (self.node, path)
+        return None
 
 
-def _node_modules(node: str, cwd: str, machine: MachineView) -> Iterator[str]:
-    """Yield the folders in which npx looks: the project's, the machine's, and those it has made itself."""
-    yield f"{cwd}/node_modules"
-    yield f"{os.path.dirname(os.path.dirname(os.path.realpath(node)))}/lib/node_modules"
-    own = re.search(r"(?m)^cache\s*=\s*(/\S+)", text_of(f"{machine.home}/.npmrc"))
-    cache = machine.env.get("npm_config_cache") or (own[1] if own else f"{machine.home}/.npm")
-    made = sorted(Path(cache, "_npx").glob("*/node_modules"), key=_changed, reverse=True)
-    yield from map(str, made)
+class Unresolved(ToolUnavailable):
+    """A launcher's package was not downloaded when its server was trusted, or is gone."""
+
+    def __init__(self, package: Package, launch: Launch) -> None:
+        self.package = package
+        self.launch = launch
+        """The command line, with the launcher in place of the program."""
+        found, name = launch.resolved, package.names[0]
+        was_there = found is not None and found.line == package.line
+        super().__init__(
+            f"the package {name} is gone from {found.folder}" if found is not None and was_there
+            else f"the package {name} has not been downloaded for this server, and no start does that",
+            hint=f"To download it, without running any of its code: toolcrib trust {launch.server}".rstrip(),
+            details={"package": name},
+        )  # fmt: skip
+
+    def resolve(self, parent: Path) -> Resolved:
+        """Download it into a new folder below `parent`, named after the server. Raises ToolUnavailable."""
+        folder = mkdtemp(prefix=f"{self.launch.server}.", dir=parent)
+        try:
+            return Resolved(self.package.line, self.package.install(folder), folder)
+        except BaseException:
+            rmtree(folder, ignore_errors=True)
+            raise
 
 
-def _bin(folder: str, command: str | None, package: str) -> str | None:
-    """Return the file of a package's program, as its `package.json` names it."""
-    named = (_json(f"{folder}/package.json") or {}).get("bin")
-    short = package.rpartition("/")[2]
-    programs = {short: named} if isinstance(named, str) else named if isinstance(named, dict) else {}
-    name = command or (short if short in programs or len(programs) != 1 else next(iter(programs)))
-    path = os.path.normpath(f"{folder}/{programs.get(name, '')}") if name in programs else ""
-    # A package may name a file outside of its own folder by `..`.
-    return path if within(path, folder) and os.path.isfile(path) else None
+def program_of(launch: Launch, package: Package, args: Sequence[str], path: str) -> Launch:
+    """Return the command line of what a package was resolved to, with these arguments.
+
+    Raises Unresolved; `path` is the launcher.
+    """
+    found = launch.resolved
+    if found is None or found.line != package.line or not all(map(os.path.exists, found.argv)):
+        raise Unresolved(package, replace(launch, argv=(path, *args)))
+    return replace(launch, argv=(*found.argv, *args))
 
 
-def is_for_node(script: str) -> bool:
-    """Return True for a script that Node runs."""
-    first = first_line(script)
-    return not first.startswith(b"#!") or b"node" in first
+def python_spec(text: str) -> tuple[str, str]:
+    """Return the name of a package and what uv installs.
+
+    It is `NAME`, `NAME[EXTRA]`, `NAME<2` (bounds) or `NAME@VERSION`; nothing else is supported.
+    """
+    if (found := _PYTHON.fullmatch(text)) is None:
+        raise unsupported("uvx", text)
+    name, extras, version, bounds = found.groups(default="")
+    return name, f"{name}{extras}{f'=={version}' if version not in ('', 'latest') else bounds}"
 
 
-def _json(path: str) -> dict[str, Any]:
+def node_spec(text: str) -> tuple[str, str]:
+    """Return the name and the version, range or tag of a package, if there is one; no address, no folder."""
+    if (found := _NPM.fullmatch(text)) is None:
+        raise unsupported("npx", text)
+    return found[1], found[2] or ""
+
+
+def _run(line: Sequence[str], folder: str) -> None:
+    """Run a download in a folder. Raises ToolUnavailable with what it says if it fails."""
+    import subprocess
+
+    # uv would compile in a Python that runs the package's `.pth` files.
+    more: Any = {"cwd": folder, "env": {**os.environ, "UV_COMPILE_BYTECODE": "0"}, "timeout": _LIMIT_S}
     try:
-        found = json.loads(text_of(path) or "null")
+        done = subprocess.run(line, capture_output=True, text=True, check=False, **more)
+        failed, why = done.returncode != 0, " ".join(done.stderr.split())
+    except (OSError, subprocess.TimeoutExpired) as error:
+        failed, why = True, str(error)
+    if failed:
+        why = why if len(why) <= _MOST_WHY else f"…{why[-_MOST_WHY:]}"
+        raise ToolUnavailable(f"its package could not be downloaded: {why or f'{line[0]} failed'}")
+
+
+def about(modules: str, package: str) -> dict[str, Any]:
+    """Return what the `package.json` of a package says; nothing if it cannot be read."""
+    try:
+        found = json.loads(text_of(f"{modules}/{package}/package.json") or "null")
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}
 
 
-def _changed(path: Path) -> int:
-    try:
-        return path.stat().st_mtime_ns
-    except OSError:
-        return 0
-
-
-def _unsupported(launcher: str, text: str) -> ToolUnavailable:
+def unsupported(launcher: str, text: str) -> ToolUnavailable:
+    """Return the error for a package that is not named by its name."""
     return ToolUnavailable(
         f"{launcher} is given {text!r}, and only packages by name can be started",
         hint="Install it into a virtual environment or a folder, and name the program there as `command`.",

@@ -9,18 +9,19 @@ from pathlib import Path
 
 from toolcrib.errors import ToolUnavailable
 from toolcrib.executors.mcp.launch.data import data_named
-from toolcrib.executors.mcp.launch.launchers import is_daemon_client
+from toolcrib.executors.mcp.launch.launchers import is_daemon_client, launched
 from toolcrib.executors.mcp.launch.line import Launch, MachineView
 from toolcrib.executors.mcp.launch.needs import launch_of, scripts_outside
+from toolcrib.executors.mcp.launch.packages import Unresolved
 from toolcrib.executors.mcp.process.refusals import LocalProcess
 from toolcrib.executors.python.executor import runs_in
 from toolcrib.executors.workspace.workspace import SYSTEM_PATH, Workspace, process_job
 from toolcrib.manifest.code import named_by
 from toolcrib.manifest.dialects.mcp_servers import ServerSpec, expand
 from toolcrib.manifest.kinds import Start
+from toolcrib.manifest.touches import may_touch
 from toolcrib.sandbox.files.paths import Paths, within
 from toolcrib.spec import McpExec, Tool
-from toolcrib.spec.tools.tool import may_touch
 
 _USUAL = ("PATH", "HOME", "USER", "LANG", "TMPDIR", "DOCKER_HOST", "DOCKER_CONFIG")
 """Variables that an unconfined server gets."""
@@ -44,11 +45,14 @@ def process_of(spec: ServerSpec) -> Tool:
 def started(spec: ServerSpec, root: str) -> tuple[Launch, tuple[str, ...]]:
     """Return the command line that a local server's launcher really runs, and what its program reads.
 
-    As it is written, and nothing, where that is unknown.
+    As it is written, and nothing, where that is unknown; for a package that is not downloaded, the launcher
+    and the program's own arguments.
     """
     launch = _line_of(spec)
     try:
         return launch_of(launch, MachineView(root))
+    except Unresolved as error:
+        return error.launch, ()
     except ToolUnavailable:  # It is not started either.
         return launch, ()
 
@@ -64,7 +68,8 @@ def _line_of(spec: ServerSpec) -> Launch:
             return text
 
     argv = tuple(map(filled, (spec.command, *spec.args)))
-    return Launch(argv, spec.cwd, {name: filled(text) for name, text in spec.env.items()})
+    env = {name: filled(text) for name, text in spec.env.items()}
+    return Launch(argv, spec.cwd, env, resolved=spec.resolved, server=spec.name)
 
 
 def grants_of(spec: ServerSpec, root: str) -> list[str]:
@@ -112,12 +117,15 @@ def unconfined_program(spec: ServerSpec, root: str) -> str:
     return real if is_daemon_client(real) and not inside else ""
 
 
-def missing_package(spec: ServerSpec, root: str) -> ToolUnavailable | None:
-    """Return the error of a launcher that cannot be replaced by its program, if there is one."""
+def lacking(spec: ServerSpec, root: str) -> Unresolved | None:
+    """Return what a local server lacks that has to be downloaded first, if there is anything.
+
+    Raises ToolUnavailable for a launcher that cannot be replaced by its program.
+    """
     if spec.is_local:
         try:
-            launch_of(_line_of(spec), MachineView(root))
-        except ToolUnavailable as error:
+            launched(_line_of(spec), MachineView(root))
+        except Unresolved as error:
             return error
     return None
 
@@ -173,7 +181,8 @@ def job_of(
     values = {**plain, **secrets}
     command, *args = (expand(text, values) for text in (spec.command, *spec.args))
     env = {name: expand(text, values) for name, text in spec.env.items()}
-    launch, read = launch_of(Launch((command, *args), spec.cwd, env), MachineView(workspace.root))
+    written = Launch((command, *args), spec.cwd, env, resolved=spec.resolved, server=spec.name)
+    launch, read = launch_of(written, MachineView(workspace.root))
     path = {"PATH": ":".join((*launch.path, SYSTEM_PATH))} if launch.path else {}
     # The variables of the server's own entry win, `PATH` among them.
     env = {**_no_installer(read), **path, **plain, **env}

@@ -1,7 +1,6 @@
 """Accesses that the sandbox refused a local server, and the permission that would allow it.
 
-The kernel does not report what it refuses. So the paths and hosts in an error that the server itself wrote
-are compared with its permissions; nothing is reported that they allow.
+The paths and hosts in an error that the server itself wrote are compared with its permissions.
 """
 
 from __future__ import annotations
@@ -10,14 +9,16 @@ import errno
 import json
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
-from toolcrib.errors import ToolcribError
-from toolcrib.executors.trace.denials import denial_of
+from toolcrib.errors import HostNotAllowed, PermissionDenied, ToolcribError, ToolFailed
+from toolcrib.executors.output import created_in
+from toolcrib.executors.trace.denials import denials_of
 from toolcrib.executors.trace.reach import Reach
+from toolcrib.executors.trace.wording import READ_ONLY, named_hosts, refused_paths
 from toolcrib.executors.workspace.network import CallNetwork
 from toolcrib.executors.workspace.workspace import Workspace
 from toolcrib.sandbox import Confinement
@@ -27,17 +28,10 @@ from toolcrib.spec import Tool
 if TYPE_CHECKING:
     from toolcrib.manifest.dialects.mcp_servers import ServerSpec
 
-_READ_ONLY = re.compile(r"EROFS|read-only file ?system|unable to open database", re.IGNORECASE)
-_ABSENT = re.compile(r"EACCES|EPERM|ENOENT|permission denied|not permitted|no such file", re.IGNORECASE)
 _OFFLINE = re.compile(
     r"EAI_AGAIN|\bENOTFOUND|ENETUNREACH|ECONNREFUSED|getaddrinfo|name resolution|name or service not known"
     r"|unreachable|connect|fetch|request", re.IGNORECASE,
 )  # fmt: skip
-_QUOTED = re.compile(r"""['"`](\.{0,2}[^'"`\n]*/[^'"`\n]*)['"`]""")
-_PLAIN = re.compile(r"(?<![\w.:/])(/[^\s'\"`:,;()<>\[\]]+)")
-_URL = re.compile(r"https?://[^\s'\"<>]+")
-# Paths or URLs read from one text, which a server can make as long as it likes.
-_MOST = 50
 _ERROR = re.compile(r"\b\w*(?:Error|Exception)\b|\berror\b", re.IGNORECASE)
 _BYPASSED = (
     "It reaches its hosts only by the proxy in HTTP_PROXY and HTTPS_PROXY, which it has not used."
@@ -68,6 +62,14 @@ class LocalProcess:
     network: CallNetwork
     _reported: int = 0
     """Refused hosts that an error has named."""
+    _created: frozenset[str] = frozenset()
+
+    def created(self) -> tuple[str, ...]:
+        """Return what was created since the last look that starts other programs of the user."""
+        found = created_in(self.job)
+        new = tuple(path for path in found if path not in self._created)
+        self._created = frozenset(found)
+        return new
 
     def explain(self, error: ToolcribError, text: str, arguments: Any = ()) -> ToolcribError:
         """Add to an error the permission that its text lacks, if there is one."""
@@ -83,30 +85,40 @@ class LocalProcess:
             error.hint = f"To allow it: {shlex.join(('toolcrib', 'trust', name, *allow))}"
         else:
             error.hint = f"To allow it, write under mcp_servers.{name} in config.yml: {self._block(added)}"
-        return error
+        if not isinstance(error, ToolFailed):
+            return error
+        what = f"reach {', '.join(details.get('hosts', ()))}"
+        if "path" in details:
+            what = f"{details['access']} {details['path']}"
+        denied = HostNotAllowed if "hosts" in details and self.network.job else PermissionDenied
+        return denied(
+            f"{name} may not {what}, which its permissions do not grant: {error.message}",
+            hint=error.hint,
+            details={**error.details, "started": True},
+        )
 
     def _files(self, text: str) -> tuple[dict[str, Any], dict[str, Any]] | None:
         """Return the permission that the first refused path needs, and details for the error."""
-        read_only = _READ_ONLY.search(text)
-        if read_only is None and _ABSENT.search(text) is None:
-            return None
-        reach = Reach.of(self.workspace, self.tool, self.job)
-        # SQLite's error does not name the file that it cannot write; the command line may.
-        for path in _paths(text, self.spec.args if read_only and not self.spec.unwritable else ()):
-            denial = denial_of(reach, path, errno.EROFS if read_only else errno.ENOENT)
-            if denial is not None and denial.grant is not None:
+        reach, found = Reach.of(self.workspace, self.tool, self.job), [*refused_paths(text)]
+        if READ_ONLY.search(text) and not self.spec.unwritable:
+            # SQLite's error does not name the file that it cannot write; the command line may.
+            words = (word for word in self.spec.args if "/" in word or "=" in word)
+            found += ((word.partition("=")[2] or word, errno.EROFS) for word in words)
+        for denial in denials_of(reach, found):
+            # No folder on its command line was granted, so the root is not either.
+            if denial.grant is not None and (denial.path != reach.cwd or not self.spec.unwritable):
                 fs = {denial.access: denial.grant}
                 return {"fs": fs}, {"path": denial.path, "access": denial.access}
         return None
 
     def _advice(self, text: str, arguments: Any) -> str | None:
         """Return what to do about what no permission opens: a package, a way around the proxy, a file."""
-        if self.network.is_bypassed and _OFFLINE.search(text) and _URL.search(json.dumps(arguments)):
+        if self.network.is_bypassed and _OFFLINE.search(text) and named_hosts(json.dumps(arguments)):
             return _BYPASSED
-        if _READ_ONLY.search(text) is None:
+        if READ_ONLY.search(text) is None:
             return None
         reach = Reach.of(self.workspace, self.tool, self.job)
-        if any(within(reach.place(path), *reach.free) for path in _paths(text, ())):
+        if any(within(reach.place(path), *reach.free) for path, _ in refused_paths(text)):
             return _OWN_PLACE.format(root=reach.root)
         lines = self.spec.unwritable
         return f"{self.spec.name} may not write {lines[0]}." if lines else None
@@ -117,9 +129,10 @@ class LocalProcess:
         later = self.network.refused[self._reported :]
         self._reported += len(later)
         hosts = [one.entry for one in later if one.entry is not None]
-        if not hosts and not self.network.job and _OFFLINE.search(text):
-            named = _URL.findall(f"{text} {json.dumps(arguments)}")
-            hosts = [host for url in named[:_MOST] if (host := _host(url))]
+        if not hosts and (not self.network.job or self.network.is_bypassed) and _OFFLINE.search(text):
+            allowed = self.spec.permissions.network.allow
+            named = named_hosts(f"{text} {json.dumps(arguments)}")
+            hosts = [host for host in named if not any(fnmatchcase(host, entry) for entry in allowed)]
         if not hosts:
             return None
         wanted = list(dict.fromkeys((*self.spec.permissions.network.allow, *hosts)))
@@ -137,18 +150,3 @@ class LocalProcess:
         elif present.network.mode != "none":
             block["network"] = {"allow": list(present.network.allow)} if present.network.allow else True
         return f"permissions: {json.dumps(block)}"
-
-
-def _paths(text: str, words: tuple[str, ...]) -> Iterator[str]:
-    """Yield the paths that a text may name, and the operands of a command line."""
-    yield from (found[1].rstrip(".") for found in [*_QUOTED.finditer(text)][:_MOST])
-    yield from (found[1].rstrip(".") for found in [*_PLAIN.finditer(text)][:_MOST])
-    yield from (word.partition("=")[2] or word for word in words if "/" in word or "=" in word)
-
-
-def _host(url: str) -> str | None:
-    try:
-        parts = urlsplit(url)
-        return None if parts.hostname is None else parts.netloc.rpartition("@")[2]
-    except ValueError:
-        return None

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import re
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +14,7 @@ from toolcrib.errors import ToolcribError
 if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
     from mcp.shared.message import SessionMessage
+    from mcp_types.jsonrpc import JSONRPCError
 
     from toolcrib.executors.mcp.process.unconfined import UnconfinedStream
     from toolcrib.sandbox.stream import Stream
@@ -20,12 +23,25 @@ MAX_LINE = 16 * 1024 * 1024
 """Bytes of one message; a server that writes a longer line is ended."""
 _FREE_LINES, _PAUSE_S = 1_000, 0.001
 """Lines that are not messages and are skipped at once; after each further one comes a pause in seconds."""
+_MEANT = re.compile(
+    rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?(?:"id"\s*:\s*(\d{1,15}|"[^"\\]{1,64}")\s*,)?'
+)
+"""The beginning of a line that is meant as a message, with its id if that comes first."""
 _SHOWN = 200
 """Characters shown of a line that is not a message."""
 _SAMPLE = 65_536
 """Bytes kept of such a line: secrets are masked in these before the line is cut to what is shown."""
 _MAX_SECRET = 4_096
 """Characters of the longest secret whose end may be at the beginning of a cut text."""
+
+
+def _unreadable(request_id: str | int) -> JSONRPCError:
+    """Return the error in place of an answer that cannot be read, so that its call ends at once."""
+    from mcp_types import PARSE_ERROR, ErrorData
+    from mcp_types.jsonrpc import JSONRPCError
+
+    error = ErrorData(code=PARSE_ERROR, message="its answer is malformed, or nested too deeply")
+    return JSONRPCError(jsonrpc="2.0", id=request_id, error=error)
 
 
 class StdioLink:
@@ -36,9 +52,12 @@ class StdioLink:
         start: Callable[[], Awaitable[Stream | UnconfinedStream]],
         redact: Callable[[str], str] = lambda text: text,
         explain: Callable[[ToolcribError, str, Any], ToolcribError] = lambda error, *_: error,
+        created: Callable[[], tuple[str, ...]] = tuple,
     ) -> None:
         self.explain = explain
         """Adds to an error the permission that the server lacks."""
+        self.created = created
+        """Returns what was created since the last look that starts other programs."""
         self._start = start
         self._redact = redact
         self._stream: Stream | UnconfinedStream | None = None
@@ -109,6 +128,12 @@ class StdioLink:
                 try:
                     message = jsonrpc_message_adapter.validate_json(line, by_name=False)
                 except ValueError:
+                    if b'"jsonrpc"' in line[:_SAMPLE] and (meant := _MEANT.match(line)):
+                        if meant[1] is None:
+                            self.fault = "it wrote a message that is not one of MCP"
+                            break
+                        await came.send(SessionMessage(_unreadable(json.loads(meant[1]))))
+                        continue
                     # Many servers print to standard output. That is an error only if they fail as well.
                     self._junk = self._junk or line[:_SAMPLE].strip()
                     # Lines that are here already are read without a pause, and the event loop would stand. A

@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from toolcrib.manifest.dialects.base import Draft, arguments_of, json_template
+from toolcrib.manifest.dialects.flexigpt.dialect import BASE_MS
 from toolcrib.manifest.yaml.positions import KeyPath
 from toolcrib.manifest.yaml.source import Document
 
@@ -18,6 +19,8 @@ _KEPT = (
 )  # fmt: skip
 """Keys without a meaning in a manifest: they are kept, and not reported."""
 _READ = ("slug", "version", "description", "type", "argSchema", "outputSchema", "impl", "tags")
+_RULES = ("auth", "retry", "limits")
+_DELAYS = {"jitter", "backoff_ms", "base_ms"}
 _TEXT, _MAP = {"type": "string"}, {"type": "object"}
 _FORM: dict[str, Any] = {
     "type": "object",
@@ -38,11 +41,16 @@ _FORM: dict[str, Any] = {
                 "timeoutMs": {"type": "integer", "minimum": 0},
                 "responseEncoding": {"enum": ["json", "text", ""]},
                 "errorMode": {"type": "string", "pattern": "^([fF][aA][iI][lL]|[eE][mM][pP][tT][yY])?$"},
+                # In the shape of a native manifest, which is checked with it.
+                "auth": {"type": ["array", "object", "null"]},
+                **dict.fromkeys(("retry", "limits"), _MAP | {"type": ["object", "null"]}),
             },
         },
     },
 }
 _LONGEST = 64
+_TOKEN_URLS = ("token_url", "device_url")
+_SECRETS = ("secret", "username_secret", "refresh_secret")
 
 
 def drafts(document: Document) -> list[Draft]:
@@ -60,6 +68,11 @@ def drafts(document: Document) -> list[Draft]:
         draft.put(("outputs", "schema"), record["outputSchema"], ("outputSchema",))
         draft.put(("outputs", "on_violation"), "fail")
     impl = record["impl"]
+    for key in _RULES:
+        if impl.get(key):
+            draft.put((key,), impl[key], ("impl", key))
+    if isinstance(impl.get("retry"), dict) and not impl["retry"].keys() & _DELAYS:
+        draft.put(("retry",), {**impl["retry"], "base_ms": BASE_MS}, ("impl", "retry"))
     if record["type"] == "go":
         _go(draft, impl)
     else:
@@ -99,7 +112,7 @@ def _bad_label(value: str, *, dot: bool) -> str | None:
 def _go(draft: Draft, impl: dict[str, Any]) -> None:
     draft.put(("kind",), "function", ("type",))
     draft.put(("exec", "function", "reference"), impl.get("goFunc"), ("impl", "goFunc"))
-    _keep_rest(draft, impl, {"goFunc"})
+    _keep_rest(draft, impl, {"goFunc", *_RULES})
 
 
 def _http(draft: Draft, impl: dict[str, Any], arguments: Any) -> None:
@@ -123,8 +136,14 @@ def _http(draft: Draft, impl: dict[str, Any], arguments: Any) -> None:
     if impl.get("extractExpr"):
         key, expression = extraction(str(impl["extractExpr"]))
         draft.put((*at, "response", key), expression, ("impl", "extractExpr"))
-    draft.grant_host(url, ("impl", "urlTemplate"))
-    draft.grant_secrets(draft.manifest["exec"], arguments_of(arguments), ("impl",))
+    entries = impl.get("auth") or []
+    auth = [one for one in (entries if isinstance(entries, list) else [entries]) if isinstance(one, dict)]
+    tokens = [one["oauth2"] for one in auth if isinstance(one.get("oauth2"), dict)]
+    draft.grant_hosts(
+        [url, *(one.get(key) for one in tokens for key in _TOKEN_URLS)], ("impl", "urlTemplate")
+    )
+    named = [one.get(key) for one in (*auth, *tokens) for key in _SECRETS]
+    draft.grant_secrets(draft.manifest["exec"], arguments_of(arguments), ("impl",), also=named)
     _keep_rest(draft, impl, _FORM["properties"]["impl"]["properties"].keys() - {"goFunc"})
 
 

@@ -7,13 +7,15 @@ from typing import Any
 
 from toolcrib.errors import ManifestError
 from toolcrib.manifest.dialects.base import respelled
+from toolcrib.manifest.dialects.flexigpt.dialect import BASE_MS
+from toolcrib.manifest.native.writer import manifest_of
 from toolcrib.manifest.requests import with_auth_written
-from toolcrib.spec import FunctionExec, HttpExec, Tool
+from toolcrib.spec import FunctionExec, HttpExec, Retry, Tool
 from toolcrib.template import Namespaces, TextTemplate, literal_text, parse_query, spell
 
 
 def in_terms(tool: Tool) -> Tool:
-    """Write `auth` as headers and query: a record has no other place for it."""
+    """Write `auth` as headers and query where a template can say it, as other programs read records too."""
     return respelled(with_auth_written(tool, tool.config) if isinstance(tool.config, HttpExec) else tool)
 
 
@@ -30,9 +32,9 @@ def record_of(tool: Tool) -> dict[str, Any]:
     record |= {"slug": tool.name, "version": str(tool.version), "description": tool.description}
     config = tool.config
     if isinstance(config, FunctionExec):
-        record |= {"type": "go", "impl": {"goFunc": config.reference, **rest}}
+        record |= {"type": "go", "impl": {"goFunc": config.reference, **_rules(tool), **rest}}
     elif isinstance(config, HttpExec):
-        record |= {"type": "http", "impl": {**_impl(tool, config), **rest}}
+        record |= {"type": "http", "impl": {**_impl(tool, config), **_rules(tool), **rest}}
     else:
         message = f"{tool.name} is of kind {tool.kind}; FlexiGPT has http and go (a registered function) only"
         raise ManifestError(message)
@@ -44,6 +46,15 @@ def record_of(tool: Tool) -> dict[str, Any]:
     if tool.source is None or tool.source.dialect != "flexigpt":
         record["isEnabled"] = True  # explicit, so that no default of another program applies
     return {**record, **kept}
+
+
+def _rules(tool: Tool) -> dict[str, Any]:
+    """Return auth, retry and limits, in the shape of a manifest."""
+    manifest = manifest_of(tool)
+    rules: dict[str, Any] = {key: manifest[key] for key in ("auth", "retry", "limits") if key in manifest}
+    if tool.retry is not None and tool.retry == Retry(tool.retry.max_attempts, base_ms=BASE_MS):
+        rules["retry"] = {"max_attempts": tool.retry.max_attempts}
+    return rules
 
 
 def _impl(tool: Tool, config: HttpExec) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
+from urllib.parse import parse_qs
 
 from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response
@@ -20,7 +21,8 @@ from toolcrib.errors import (
     UnsupportedMediaType,
     UsageError,
 )
-from toolcrib.serve.auth import Access, Client, OutsideTokens
+from toolcrib.schema.hosts import HOSTS
+from toolcrib.serve.auth import Access, Client, OutsideTokens, bearer
 from toolcrib.serve.http import BODY_S, SECURITY_HEADERS, check_coding, check_length, no_such_method, problem
 from toolcrib.serve.mcp.calls import CallLoad
 from toolcrib.serve.mcp.connection import Connection
@@ -115,7 +117,9 @@ class McpEndpoint:
             if method is None:
                 await _respond(no_such_method(self._methods), scope, receive, send)
                 return
-            await method(Exchange(headers, await self._client(headers), receive, send, self._incoming))
+            wanted = _wanted(scope["query_string"])
+            client = await self._client(headers)
+            await method(Exchange(headers, client, receive, send, self._incoming, wanted))
         except JsonRpcError as error:
             status = 404 if isinstance(error, _NoSession) else _STATUS.get(error.code, 400)
             response = Response(error_answer(error.request_id, error), status, media_type=_JSON)
@@ -148,7 +152,7 @@ class McpEndpoint:
                 caller = await self._outside.verify(text)
                 client = Client(f"token:{caller.name}", caller)
             else:
-                client = self._access.client({"authorization": given}, {}, safe=True)
+                client = self._access.program(bearer(given))
         client.require("read")
         return client
 
@@ -250,7 +254,7 @@ class McpEndpoint:
         def check(listed: AdvertisedTool, arguments: Mapping[str, Any]) -> None:
             check_params(http.headers, listed.param_headers, arguments)
 
-        channel = Channel(http.client, stream.send, stream.congested, check, shared=False)
+        channel = Channel(http.client, stream.send, stream.congested, check, shared=False, wanted=http.wanted)
         self._alone.handle(message, channel, stream.reply, size)
         if await http.settle(stream, partial(self._alone.abandon, channel)):
             self._require_right(http, message)
@@ -273,11 +277,12 @@ class McpEndpoint:
         self._access.require_valid(http.client)
         session = McpSession(http.client, self._connection, self.sessions.held)
         stream = EventStream()
-        channel = Channel(http.client, stream.send, stream.congested)
+        channel = Channel(http.client, stream.send, stream.congested, wanted=http.wanted)
         session.connection.handle(message, channel, stream.reply, 0)
         if session.connection.version is None:
             await http.answer(stream.answer, 400)
             return
+        session.own.primes = session.primes
         self.sessions.add(session)
         await http.answer(stream.answer, 200, (b"mcp-session-id", session.id.encode()))
 
@@ -310,7 +315,7 @@ class McpEndpoint:
         """Give a message or a batch to its session."""
         session = self._session(http)
         stream = session.stream()
-        channel = Channel(http.client, stream.send, stream.congested)
+        channel = Channel(http.client, stream.send, stream.congested, wanted=http.wanted)
         try:
             if message is None:
                 session.connection.take(body, channel, stream.reply)
@@ -344,3 +349,11 @@ def _drop(data: bytes) -> None:
 async def _respond(response: Response, scope: Scope, receive: Receive, send: Send) -> None:
     response.headers.update(SECURITY_HEADERS)
     await response(scope, receive, send)
+
+
+def _wanted(query: bytes) -> str:
+    """Return the host or API that the address names by `?for=`. Raises UsageError for one that is unknown."""
+    given = parse_qs(query.decode("latin-1")).get("for") if query else None
+    if given and given[0] not in HOSTS:
+        raise UsageError(f"?for={given[0][:40]} is not known", hint=f"Known: {', '.join(HOSTS)}.")
+    return given[0] if given else ""

@@ -51,8 +51,16 @@ class Exchange:
     """One HTTP request, and its response."""
 
     def __init__(
-        self, headers: Mapping[bytes, bytes], client: Client, receive: Receive, send: Send, incoming: Incoming
+        self,
+        headers: Mapping[bytes, bytes],
+        client: Client,
+        receive: Receive,
+        send: Send,
+        incoming: Incoming,
+        wanted: str = "",
     ) -> None:
+        self.wanted = wanted
+        """The host or API, of `?for=`, whose rules the lists keep."""
         self.headers, self.client, self._incoming = headers, client, incoming
         self._receive, self._send = receive, send
 

@@ -42,8 +42,14 @@ class McpSession:
         """Return a new stream for one request."""
         self._begun += 1
         made = EventStream(str(self._begun), self._held)
+        made.primes = self.primes
         self._streams[made.name] = made
         return made
+
+    @property
+    def primes(self) -> bool:
+        """True if its client knows events without data, which are new in 2025-11-25."""
+        return (self.connection.version or "") >= "2025-11-25"
 
     def settled(self, stream: EventStream) -> None:
         """Note that a stream was answered, or its client is gone. Those that can be read again are kept."""

@@ -61,6 +61,8 @@ class EventStream:
     """True while a client reads it as events."""
     size = 0
     """Bytes of its events in memory."""
+    primes = True
+    """True if a reader gets an event without data first, so that its client knows an id at once."""
     _is_final = False
     _begun = False
     _last = 0
@@ -146,14 +148,14 @@ class EventStream:
     async def events(self, after: int | None = None) -> AsyncGenerator[bytes]:
         """Give the events after this number as they come. A later reader ends this one.
 
-        None begins with the first event, and with one without data, so that the client knows an id at once.
+        None begins with the first event, and before it with one without data if the stream `primes`.
         """
         # The newest reader gets the stream: after a broken connection the old one may still seem alive.
         me = self._reader = object()
         self._begun = self.is_read = True
         self._held.ended.pop(self, None)
         self._changed.set()
-        if after is None and self.name:
+        if after is None and self.name and self.primes:
             yield b"id: %s-0\nretry: %d\ndata: \n\n" % (self.name.encode(), _RETRY_MS)
         position = after or 0
         try:

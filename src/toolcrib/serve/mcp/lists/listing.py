@@ -14,6 +14,7 @@ import orjson
 
 from toolcrib.errors import ToolcribError
 from toolcrib.schema import SchemaCheck
+from toolcrib.schema.hosts import HOSTS, HostRules, fitted, rules_of
 from toolcrib.schema.providers import mcp_icons, mcp_tool, wire_names, wraps_output
 from toolcrib.serve.mcp.wire import ErrorCode, JsonRpcError, to_json
 from toolcrib.spec import Caller, Catalog, Tool
@@ -31,8 +32,17 @@ ParamHeader = tuple[tuple[str, ...], bytes]
 class AdvertisedTool:
     """One tool of a list, and its output schema as the list advertises it."""
 
-    def __init__(self, tool: Tool, name: str = "") -> None:
-        self.tool, self.name = tool, name
+    def __init__(self, tool: Tool, name: str = "", rules: HostRules | None = None) -> None:
+        self.tool, self.name, self._rules = tool, name, rules
+
+    def own_arguments(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Return arguments by the tool's own names for them, where the list has others."""
+        own = self._own_names
+        return {own.get(name, name): value for name, value in arguments.items()} if own else arguments
+
+    @cached_property
+    def _own_names(self) -> dict[str, str]:
+        return {} if self._rules is None else _fitted(mcp_tool(self.tool, self.name), self._rules)[1]
 
     @property
     def prompt(self) -> dict[str, Any]:
@@ -150,11 +160,14 @@ class CallerListing:
         *,
         caller: str = "mcp",
         identity: Caller | None = None,
+        rules: HostRules | None = None,
     ) -> None:
         if page_size < 1:
             raise ValueError("page_size must be at least 1")
         self._catalog, self._page_size = catalog, page_size
-        self._caller, self._identity = caller, identity
+        self._caller, self._identity, self._rules = caller, identity, rules
+        self._own: dict[str, str] = {}
+        """Name in the list to the tool's wire name, where they differ."""
         self._revision: int | None = None
         self._tools: dict[str, Tool | memoryview] = {}
         self._kept: dict[str, AdvertisedTool] = {}
@@ -168,16 +181,18 @@ class CallerListing:
     def get(self, wire_name: str) -> AdvertisedTool | None:
         """Return the tool of this wire name, or None."""
         self._refresh()
+        if self._rules is not None:
+            wire_name = self._rules.name(wire_name)
         if (found := self._kept.get(wire_name)) is not None:
             return found
         tool = self._tools.get(wire_name)
         # The list has only its JSON so far. It may be gone since the list was made.
         if isinstance(tool, memoryview):
             with suppress(ToolcribError):
-                tool = self._catalog.get(wire_name)
+                tool = self._catalog.get(self._own.get(wire_name, wire_name))
         if not isinstance(tool, Tool):
             return None
-        self._kept[wire_name] = found = AdvertisedTool(tool, wire_name)
+        self._kept[wire_name] = found = AdvertisedTool(tool, wire_name, self._rules)
         return found
 
     def prompt(self, name: str) -> AdvertisedTool | None:
@@ -216,7 +231,11 @@ class CallerListing:
         every = self._catalog.listed(self._caller, self._identity)
         made = wire_names(tool for tool in every.values() if isinstance(tool, Tool))
         wires = {tool.name: wire for wire, tool in made.items()}
-        self._tools = tools = {wires.get(name, name): tool for name, tool in every.items()}
+        tools = {wires.get(name, name): tool for name, tool in every.items()}
+        if (rules := self._rules) is not None:
+            self._own = {short: name for name in tools if (short := rules.name(name)) != name}
+            tools = {rules.name(name): tool for name, tool in tools.items()}
+        self._tools = tools
         self._kept, self._resources, self._templates = {}, {}, {}
         resources, templates = self._resources, self._templates
         listed, prompts = [], []
@@ -232,8 +251,8 @@ class CallerListing:
             elif uri is not None:
                 resources.setdefault(uri, AdvertisedTool(tool, name))
         lists: dict[ListName, tuple[list[str], Callable[[str], bytes | memoryview]]] = {
-            "tools": (listed, lambda name: _entry(tools[name], name)),
-            "prompts": (prompts, lambda name: to_json(AdvertisedTool(made[name], name).prompt)),
+            "tools": (listed, lambda name: self._entry(tools[name], name)),
+            "prompts": (prompts, lambda name: to_json(AdvertisedTool(_tool(tools[name]), name).prompt)),
             "resources": (list(resources), lambda uri: to_json(resources[uri].resource("uri"))),
             "resourceTemplates": (
                 list(templates),
@@ -246,9 +265,25 @@ class CallerListing:
         self.untrusted = self._catalog.untrusted()
         self._revision = revision
 
+    def _entry(self, tool: Tool | memoryview, name: str) -> bytes | memoryview:
+        if self._rules is None:
+            return to_json(mcp_tool(tool, name)) if isinstance(tool, Tool) else tool
+        own = self._own.get(name, name)
+        entry = mcp_tool(tool, own) if isinstance(tool, Tool) else orjson.loads(tool)
+        return to_json(_fitted(entry, self._rules)[0])
 
-def _entry(tool: Tool | memoryview, name: str) -> bytes | memoryview:
-    return to_json(mcp_tool(tool, name)) if isinstance(tool, Tool) else tool
+
+def _tool(tool: Tool | memoryview) -> Tool:
+    assert isinstance(tool, Tool)
+    return tool
+
+
+def _fitted(entry: dict[str, Any], rules: HostRules) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return an entry as the host accepts it; as it is where its schema has no such form."""
+    try:
+        return fitted(entry, rules)
+    except (ToolcribError, RecursionError):
+        return entry, {}
 
 
 def _match(template: str) -> _Match:
@@ -290,15 +325,19 @@ class Listings:
 
         # Callers are equal whatever their client is, but rules match the client as well.
         @lru_cache(most)
-        def made(caller: str, _client: str, identity: Caller | None) -> CallerListing:
-            return CallerListing(catalog, page_size, caller=caller, identity=identity)
+        def made(caller: str, client: str, identity: Caller | None, wanted: str) -> CallerListing:
+            rules = HOSTS[wanted] if wanted else rules_of(client)
+            return CallerListing(catalog, page_size, caller=caller, identity=identity, rules=rules)
 
         self._made = made
         self._marks: tuple[int | None, dict[str, list[object]]] = (None, {})
 
-    def of(self, caller: str, identity: Caller | None) -> CallerListing:
-        """Return the list of tools that this caller may see."""
-        return self._made(caller, "" if identity is None else identity.client, identity)
+    def of(self, caller: str, client: str, identity: Caller | None, wanted: str = "") -> CallerListing:
+        """Return the list of tools that this caller may see, as its client accepts it.
+
+        `wanted` names the host or API whose rules count instead of those of `client`.
+        """
+        return self._made(caller, client, identity, wanted)
 
     def marks(self) -> dict[str, list[object]]:
         """Return the lists of prompts and resources, to see a change of them; made once for all clients."""

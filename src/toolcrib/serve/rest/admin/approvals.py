@@ -5,22 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeVar
 
-import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
+from toolcrib.bundles.records import Moment, Uuid
 from toolcrib.errors import ConflictError, DeniedError, InvalidInput, NotFoundError, UsageError
 from toolcrib.guard import Approval, Grant
 from toolcrib.project.control.approvals import ApprovalService
 from toolcrib.serve.http import Answer, Routes
 from toolcrib.serve.rest.pages import PageQuery, page_before, page_of
 from toolcrib.serve.rest.records import Body
-from toolcrib.serve.rest.services import RestRequest, covers
+from toolcrib.serve.rest.services import RestRequest, covers, shown
+from toolcrib.serve.rest.shaping import shaped
 from toolcrib.spec import Caller
 from toolcrib.state import user_name
 
 ROUTES = Routes()
 _PATH = "/approvals"
-_ONE = f"{_PATH}/{{approvalID}}"
+_ONE = f"{_PATH}/{{approvalId}}"
 _REFUSED = (NotFoundError, ConflictError, DeniedError, UsageError)
 _CHANNEL = "page"
 _Status = Literal["pending", "approved", "denied", "used", "expired", "void"]
@@ -34,15 +35,15 @@ class ApprovalsQuery(PageQuery, kw_only=True):
     status: _Status | UnsetType = UNSET
 
 
-class ApprovalAnswer(Struct, kw_only=True, frozen=True):
+class ApprovalAnswer(Struct, kw_only=True, frozen=True, rename="camel"):
     """A call that waits for a person, or the decision about it. Secrets are masked."""
 
-    id: str
+    id: Uuid
     status: _Status
     tool: str
     bundle: str
     tool_digest: str
-    arguments: Any
+    arguments: dict[str, Any]
     arguments_digest: str
     caller: str
     owner: str
@@ -54,24 +55,50 @@ class ApprovalAnswer(Struct, kw_only=True, frozen=True):
     reason: str
     touches: list[str]
     """The things that the call may access, in words."""
-    call_id: str | None
-    asked_at: str
-    expires_at: str
+    call_id: Uuid | None
+    asked_at: Moment
+    expires_at: Moment
     scope: _Scope | None
     decided_by: str | None
-    decided_at: str | None
-    edited: Any
+    decided_at: Moment | None
+    edited: dict[str, Any] | None
     """Arguments that run instead, if the person who approved has changed them."""
     note: str
     seal: str
     """Digest of all that is decided about. Send it with the decision."""
 
 
-class ApprovalDetails(ApprovalAnswer, kw_only=True, frozen=True):
+class TrustedBy(Struct, kw_only=True, frozen=True, rename="camel"):
+    """The person who trusted a tool last."""
+
+    by: str
+    at: Moment
+
+
+class Facts(Struct, kw_only=True, frozen=True, rename="camel"):
+    """What a person should know of a tool before a decision."""
+
+    description: str
+    would: dict[str, Any] | None
+    """The command line, request or other block as it would run; null where that cannot be said."""
+    made_by: str
+    trusted: TrustedBy | None
+    ran: int
+    """How often it ran, up to 1,000."""
+    last_ran: Moment | None
+    reason_by: str | None
+    """The agent that wrote the reason."""
+    doubts: list[str]
+    """Doubts about a reason that an agent wrote."""
+    untrusted: list[str]
+    """Lines of the manifest and the code that nobody has trusted."""
+
+
+class ApprovalDetails(ApprovalAnswer, kw_only=True, frozen=True, rename="camel"):
     """One approval, with what else a person should know before a decision."""
 
-    facts: dict[str, Any]
-    """The code that would run, who made the tool, and how often it ran. Empty if the tool is gone."""
+    facts: Facts | None
+    """Null if the tool is gone."""
 
 
 class ApprovalPage(Struct, kw_only=True, rename="camel"):
@@ -81,10 +108,10 @@ class ApprovalPage(Struct, kw_only=True, rename="camel"):
     next_page_token: str | None
 
 
-class GrantAnswer(Struct, kw_only=True, frozen=True):
+class GrantAnswer(Struct, kw_only=True, frozen=True, rename="camel"):
     """A decision about calls. While it is in force, they run, or are refused, without another question."""
 
-    id: str
+    id: Uuid
     """The id of the approval that it decides."""
     answer: Literal["approved", "denied"]
     state: Literal["live", "revoked"]
@@ -97,8 +124,8 @@ class GrantAnswer(Struct, kw_only=True, frozen=True):
     session_id: str | None
     rule: str
     decided_by: str
-    decided_at: str
-    ends_at: str | None
+    decided_at: Moment
+    ends_at: Moment | None
     """Null for one that lasts until it is revoked or the tool changes."""
     note: str
 
@@ -131,7 +158,7 @@ class Deny(Body, kw_only=True):
     """The reason. The caller gets it."""
 
 
-@ROUTES.add("GET", _PATH, "approve", {200: ApprovalPage}, UsageError, NotFoundError, query=ApprovalsQuery)
+@ROUTES.add("GET", _PATH, "approve", {200: ApprovalPage}, NotFoundError, query=ApprovalsQuery)
 def list_approvals(request: RestRequest) -> Answer:
     """List calls that wait for a person, and decisions, the newest first.
 
@@ -147,9 +174,7 @@ def list_approvals(request: RestRequest) -> Answer:
         lambda sheet: sheet.approval,
     )
     return Answer(
-        ApprovalPage(
-            approvals=[msgspec.convert(one.document, ApprovalAnswer) for one in page], next_page_token=token
-        )
+        ApprovalPage(approvals=[shaped(ApprovalAnswer, one.document) for one in page], next_page_token=token)
     )
 
 
@@ -177,11 +202,13 @@ def _page(
 def show_approval(request: RestRequest) -> Answer:
     """Return one call that waits for a person, or the decision about it."""
     service = _service(request)
-    sheet = service.show(request.path["approvalID"])
+    sheet = service.show(request.path["approvalId"])
     # As if there were none: a token does not learn of calls of tools that it does not cover.
     if not covers(request, sheet.approval.tool):
-        raise NotFoundError(f"there is no approval {request.path['approvalID']!r}")
-    return Answer(msgspec.convert({**sheet.document, "facts": service.facts(sheet)}, ApprovalDetails))
+        raise NotFoundError(f"there is no approval {request.path['approvalId']!r}")
+    facts = service.facts(sheet)
+    facts |= {"made_by": shown(request, made_by)} if (made_by := facts.get("made_by")) else {}
+    return Answer(shaped(ApprovalDetails, {**sheet.document, "facts": facts or None}))
 
 
 @ROUTES.add(
@@ -195,7 +222,7 @@ def approve_call(request: RestRequest) -> Answer:
     body: Approve = request.body()
     by, decider = _decider(request)
     sheet = _service(request).approve(
-        request.path["approvalID"],
+        request.path["approvalId"],
         by,
         body.scope,
         None if body.arguments is UNSET else body.arguments,
@@ -204,7 +231,7 @@ def approve_call(request: RestRequest) -> Answer:
         decider=decider,
         channel=_CHANNEL,
     )
-    return Answer(msgspec.convert(sheet.document, ApprovalAnswer))
+    return Answer(shaped(ApprovalAnswer, sheet.document))
 
 
 @ROUTES.add("POST", f"{_ONE}/deny", "approve", {200: ApprovalAnswer}, *_REFUSED, body=Deny)
@@ -213,12 +240,12 @@ def deny_call(request: RestRequest) -> Answer:
     body: Deny = request.body()
     by, decider = _decider(request)
     sheet = _service(request).deny(
-        request.path["approvalID"], by, body.note, seal=body.seal, decider=decider, channel=_CHANNEL
+        request.path["approvalId"], by, body.note, seal=body.seal, decider=decider, channel=_CHANNEL
     )
-    return Answer(msgspec.convert(sheet.document, ApprovalAnswer))
+    return Answer(shaped(ApprovalAnswer, sheet.document))
 
 
-@ROUTES.add("GET", "/grants", "approve", {200: GrantPage}, UsageError, query=PageQuery)
+@ROUTES.add("GET", "/grants", "approve", {200: GrantPage}, query=PageQuery)
 def list_grants(request: RestRequest) -> Answer:
     """List the decisions that are in force, the newest first.
 
@@ -227,17 +254,17 @@ def list_grants(request: RestRequest) -> Answer:
     service = _service(request)
     page, token = _page(request, ("grants",), service.grants, lambda grant: grant)
     return Answer(
-        GrantPage(grants=[msgspec.convert(one.as_dict(), GrantAnswer) for one in page], next_page_token=token)
+        GrantPage(grants=[shaped(GrantAnswer, one.as_dict()) for one in page], next_page_token=token)
     )
 
 
-@ROUTES.add("DELETE", "/grants/{approvalID}", "approve", {200: GrantAnswer}, NotFoundError, ConflictError)
+@ROUTES.add("DELETE", "/grants/{approvalId}", "approve", {200: GrantAnswer}, NotFoundError, ConflictError)
 def revoke_grant(request: RestRequest) -> Answer:
     """Revoke a decision: the next such call asks again.
 
     A token revokes approvals only: a denial is the person's to take back.
     """
-    service, id_ = _service(request), request.path["approvalID"]
+    service, id_ = _service(request), request.path["approvalId"]
     grant = service.approvals.grant(id_)
     if not covers(request, grant.tool):
         raise NotFoundError(f"no valid decision has the id {id_!r}")
@@ -246,7 +273,7 @@ def revoke_grant(request: RestRequest) -> Answer:
     if decider is not None and grant.answer == "denied":
         raise DeniedError("a token cannot revoke a denial", hint="A person can: toolcrib approvals revoke ID")
     revoked = service.revoke(id_, by, channel=_CHANNEL)
-    return Answer(msgspec.convert(revoked.as_dict(), GrantAnswer))
+    return Answer(shaped(GrantAnswer, revoked.as_dict()))
 
 
 def _service(request: RestRequest) -> ApprovalService:

@@ -7,13 +7,15 @@ from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType
 
-from toolcrib.errors import AuditUnavailable, UsageError
+from toolcrib.bundles.records import Moment
+from toolcrib.errors import AuditUnavailable
 from toolcrib.guard import ANCHOR, AuditQuery, AuditReader, verify
 from toolcrib.project.catalog.pages import page_token
 from toolcrib.serve.http import Answer, Routes
 from toolcrib.serve.rest.pages import PageQuery, page_start
 from toolcrib.serve.rest.records import in_zone
 from toolcrib.serve.rest.services import RestRequest
+from toolcrib.serve.rest.shaping import shaped
 
 ROUTES = Routes()
 
@@ -36,35 +38,74 @@ class LinesQuery(PageQuery, kw_only=True):
     until: datetime | UnsetType = UNSET
 
 
+class Line(Struct, kw_only=True, rename="camel", omit_defaults=True):
+    """One line of the audit log."""
+
+    file: str
+    time: Moment | UnsetType = UNSET
+    event: str | UnsetType = UNSET
+    seq: int | UnsetType = UNSET
+    prev: str | UnsetType = UNSET
+    """SHA-256 of the line before."""
+    fields: dict[str, Any] | UnsetType = UNSET
+    stray: str | UnsetType = UNSET
+    """The text of a line that Toolcrib did not write: it has none of the others but `file`."""
+
+
 class LinePage(Struct, kw_only=True, rename="camel"):
     """A page of lines, the newest first."""
 
-    lines: list[dict[str, Any]]
-    """Each has `time`, `event`, `seq`, `prev`, `file` and `fields`; a line that Toolcrib did not write has
-    `file` and `stray`."""
+    lines: list[Line]
     next_page_token: str | None
 
 
-class AuditVerdict(Struct, kw_only=True):
+class LineRef(Struct, kw_only=True, rename="camel"):
+    """A line, by its number and the SHA-256 of its text."""
+
+    seq: int
+    hash: str
+
+
+class BrokenPlace(Struct, kw_only=True, rename="camel"):
+    """A place where lines do not follow from each other."""
+
+    line: int
+    """Counted from 1 in its file."""
+    kind: str
+    """`added`, `altered`, `cut`, `gap`, `missing` or `reordered`."""
+    message: str
+    file: str
+
+
+class OpenCall(Struct, kw_only=True, rename="camel"):
+    """The beginning of a call that has no end in the log."""
+
+    seq: int
+    time: Moment
+    name: str | None
+    """The tool."""
+
+
+class AuditVerdict(Struct, kw_only=True, rename="camel"):
     """The result of a check of the whole log."""
 
     ok: bool
     lines: int
     files: list[str]
-    head: dict[str, Any]
-    anchor: dict[str, Any] | None
-    problem: dict[str, Any] | None
+    head: LineRef
+    anchor: LineRef | None
+    problem: BrokenPlace | None
     """The first place that was changed, removed or added."""
     notices: dict[str, int]
     skipped: list[str]
     """Checks that were not possible, with the reason."""
-    running: list[dict[str, Any]]
+    running: list[OpenCall]
     """Calls without an end whose process still runs."""
-    interrupted: list[dict[str, Any]]
+    interrupted: list[OpenCall]
     """Calls without an end whose process has ended."""
 
 
-@ROUTES.add("GET", "/audit", "admin", {200: LinePage}, UsageError, AuditUnavailable, query=LinesQuery)
+@ROUTES.add("GET", "/audit", "admin", {200: LinePage}, AuditUnavailable, query=LinesQuery)
 def list_audit_lines(request: RestRequest) -> Answer:
     """List lines of the audit log, the newest first."""
     query: LinesQuery = request.query
@@ -84,7 +125,7 @@ def list_audit_lines(request: RestRequest) -> Answer:
     last = next((line.entry for line in reversed(page) if line.entry is not None), None)
     more = len(found) > len(page) and last is not None
     token = page_token(question, [last.seq]) if more and last is not None else None
-    return Answer(LinePage(lines=[line.as_dict() for line in page], next_page_token=token))
+    return Answer(LinePage(lines=[shaped(Line, line.as_dict()) for line in page], next_page_token=token))
 
 
 @ROUTES.add("GET", "/audit/verify", "admin", {200: AuditVerdict}, AuditUnavailable)
@@ -96,7 +137,7 @@ def verify_audit(request: RestRequest) -> Answer:
         )
     except OSError as error:
         raise _unreadable(error) from None
-    return Answer(AuditVerdict(**verdict.as_dict()))
+    return Answer(shaped(AuditVerdict, verdict.as_dict()))
 
 
 def _unreadable(error: OSError) -> AuditUnavailable:

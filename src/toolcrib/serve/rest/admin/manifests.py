@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
-from toolcrib.errors import ConflictError, ManifestError, NotFoundError, UsageError
-from toolcrib.manifest import Diagnostic, check_tool, diagnostics_of, entries, report
-from toolcrib.manifest.convert import convert, read_all
+from toolcrib.errors import ConflictError, InvalidInput, ManifestError, NotFoundError, Violation
+from toolcrib.manifest import DIALECTS, Diagnostic, check_tool, diagnostics_of, entries, report
+from toolcrib.manifest.convert import convert, read_all, targets
 from toolcrib.manifest.openapi import import_document, new_manifests, read_document, write_manifests
 from toolcrib.project import project_findings
 from toolcrib.project.root import require_inside
 from toolcrib.serve.http import Answer, Routes
 from toolcrib.serve.rest.records import Body
 from toolcrib.serve.rest.services import RestRequest, noting_makers
+from toolcrib.serve.rest.shaping import shaped
+from toolcrib.spec.naming import suggestion
 
 ROUTES = Routes()
 _FILE = Annotated[str, Meta(min_length=1, max_length=256)]
@@ -39,13 +42,41 @@ class Convert(Text, kw_only=True):
     """The name of one tool."""
 
 
+class Finding(Struct, kw_only=True, omit_defaults=True):
+    """One finding, with its place in the file."""
+
+    path: str
+    line: int
+    column: int
+    severity: Literal["error", "warning"]
+    rule: str
+    message: str
+    hint: str | None
+    where: str
+    """The place as JSONPath."""
+    source: str
+    """The line."""
+    cut: int | UnsetType = UNSET
+    """Characters that are left out before `source`."""
+
+
 class Findings(Struct, kw_only=True):
     """The findings of a check."""
 
-    diagnostics: list[dict[str, Any]]
-    """Each has `path`, `line`, `column`, `severity`, `rule`, `message`, `hint`, `where` and `source`."""
+    diagnostics: list[Finding]
     errors: int
     warnings: int
+
+
+class LossAnswer(Struct, kw_only=True, omit_defaults=True):
+    """A fact about a tool that the other format does not keep."""
+
+    path: str
+    was: Any = UNSET
+    """Left out if there was none."""
+    becomes: Any = UNSET
+    """Left out if there is none."""
+    means: str
 
 
 class ConvertedTool(Struct, kw_only=True):
@@ -53,8 +84,7 @@ class ConvertedTool(Struct, kw_only=True):
 
     name: str
     text: str
-    losses: list[dict[str, Any]]
-    """Each has `path`, `was`, `becomes` and `means`."""
+    losses: list[LossAnswer]
 
 
 class Converted(Struct, kw_only=True):
@@ -85,17 +115,37 @@ class ImportOpenApi(Body, kw_only=True):
     """Replace the manifests of existing tools."""
 
 
+class Operation(Struct, kw_only=True, rename="camel", omit_defaults=True):
+    """One operation of the document."""
+
+    method: str
+    path: str
+    operation_id: str | UnsetType = UNSET
+    tool: str | UnsetType = UNSET
+    """The name of its tool."""
+    reason: str | UnsetType = UNSET
+    """The reason why there is none."""
+    notes: list[str] | UnsetType = UNSET
+
+
+class LeftOut(Struct, kw_only=True):
+    """A part of a schema that was left out."""
+
+    at: str
+    lost: str
+
+
 class ImportedTools(Struct, kw_only=True):
     """The report of an import."""
 
     source: str
     title: str
     openapi: str
-    operations: list[dict[str, Any]]
+    operations: list[Operation]
     tools: int
     skipped: int
     reasons: dict[str, int]
-    losses: list[dict[str, Any]]
+    losses: list[LeftOut]
     notes: list[str]
     written: list[str]
     """Paths of the manifests."""
@@ -104,10 +154,10 @@ class ImportedTools(Struct, kw_only=True):
 @ROUTES.add("GET", "/lint", "admin", {200: Findings})
 def lint_project(request: RestRequest) -> Answer:
     """Check the project: its settings, manifests, sources and agents."""
-    return Answer(Findings(**report(project_findings(request.services.project.place))))
+    return Answer(shaped(Findings, report(project_findings(request.services.project.place))))
 
 
-@ROUTES.add("POST", "/lint", "read", {200: Findings}, UsageError, body=Text)
+@ROUTES.add("POST", "/lint", "read", {200: Findings}, body=Text)
 def lint_text(request: RestRequest) -> Answer:
     """Check the text of a file of tools. Nothing is stored."""
     body: Text = request.body()
@@ -120,12 +170,10 @@ def lint_text(request: RestRequest) -> Answer:
     except ManifestError as error:
         found += diagnostics_of(error)
     found.sort(key=lambda one: (one.line, one.column))
-    return Answer(Findings(**report(found)))
+    return Answer(shaped(Findings, report(found)))
 
 
-@ROUTES.add(
-    "POST", "/convert", "read", {200: Converted}, ManifestError, UsageError, NotFoundError, body=Convert
-)
+@ROUTES.add("POST", "/convert", "read", {200: Converted}, ManifestError, NotFoundError, body=Convert)
 def convert_text(request: RestRequest) -> Answer:
     """Convert the tools of a file to another format, with the losses. Nothing is stored."""
     body: Convert = request.body()
@@ -133,10 +181,13 @@ def convert_text(request: RestRequest) -> Answer:
     tools = [tool for tool in tools if body.only is UNSET or tool.name == body.only]
     if not tools:
         raise NotFoundError("there is no such tool in the text")
-    written = [convert(tool, body.to) for tool in tools]
+    to = _known("to", body.to, targets())
+    written = [convert(tool, to) for tool in tools]
     made = [
         ConvertedTool(
-            name=one.tool.name, text=one.text.decode(), losses=[loss.as_dict() for loss in one.losses]
+            name=one.tool.name,
+            text=one.text.decode(),
+            losses=[shaped(LossAnswer, loss.as_dict()) for loss in one.losses],
         )
         for one in written
     ]
@@ -161,11 +212,22 @@ def import_openapi(request: RestRequest) -> Answer:
     written = []
     if body.write:
         place = request.services.project.place
+        place.require_folder()
         tools = require_inside(place.root, place.tools)
         with noting_makers(request, {one.name: one.text for one in drafts}):
             written = write_manifests(drafts, tools, replace=body.replace)
-    return Answer(ImportedTools(**found.as_json(), written=[str(path) for path in written]))
+    return Answer(shaped(ImportedTools, {**found.as_json(), "written": [str(path) for path in written]}))
 
 
 def _format(body: Text) -> str | None:
-    return None if body.format is UNSET else body.format
+    return None if body.format is UNSET else _known("format", body.format, DIALECTS.names())
+
+
+def _known(field: str, name: str, known: Sequence[str]) -> str:
+    if name not in known:
+        raise InvalidInput(
+            f"there is no format {name!r}",
+            hint=suggestion(name, known, f"Known: {', '.join(known)}."),
+            violations=[Violation(f"$.{field}", "is not the name of a format")],
+        )
+    return name

@@ -11,13 +11,22 @@ from msgspec import UNSET, Struct, UnsetType, field
 from starlette.concurrency import run_in_threadpool
 
 from toolcrib.errors import InvalidInput, ManifestError, NotFoundError, ToolcribError, ToolNotFound
-from toolcrib.guard import Tokens
+from toolcrib.guard import Effect, Tokens
 from toolcrib.project.reports import describe_machine, explain_call, secret_needs
-from toolcrib.serve.http import Answer, Routes
+from toolcrib.serve.http import Answer, Problem, Routes
 from toolcrib.serve.rest.records import Body
 from toolcrib.serve.rest.services import RestRequest
+from toolcrib.serve.rest.shaping import shaped
 
 ROUTES = Routes()
+
+
+class UsedBy(Struct, kw_only=True):
+    """A tool that declares a secret."""
+
+    name: str
+    required: bool
+    """True if it cannot run without the secret."""
 
 
 class SecretState(Struct, kw_only=True):
@@ -30,8 +39,7 @@ class SecretState(Struct, kw_only=True):
     hint: str | None
     short: bool
     """True for fewer than 8 characters: such a value can be guessed."""
-    tools: list[dict[str, Any]]
-    """`name` of each tool, and `required`."""
+    tools: list[UsedBy]
     hosts: list[str]
     """The hosts that HTTP tools may send it to."""
 
@@ -44,13 +52,29 @@ class Secrets(Struct, kw_only=True):
     secrets: list[SecretState]
 
 
-class PolicyState(Struct, kw_only=True):
+class PolicyRule(Struct, kw_only=True, omit_defaults=True):
+    """A rule, as it is in the settings. It matches a call if all of its conditions do."""
+
+    name: str
+    effect: Effect
+    tools: list[str] | UnsetType = UNSET
+    """Patterns of names, as are `bundles`, `tags` and `callers`."""
+    bundles: list[str] | UnsetType = UNSET
+    tags: list[str] | UnsetType = UNSET
+    annotations: dict[str, bool] | UnsetType = UNSET
+    callers: list[str] | UnsetType = UNSET
+    when: dict[str, Any] | UnsetType = UNSET
+    """JSON Schema of the arguments."""
+    reason: str | UnsetType = UNSET
+
+
+class PolicyState(Struct, kw_only=True, rename="camel"):
     """The policy in force."""
 
-    default: str
-    """The decision where no rule matches: `allow`, `ask` or `deny`."""
+    default: Effect
+    """The decision where no rule matches."""
     self_approval: bool
-    rules: list[dict[str, Any]]
+    rules: list[PolicyRule]
     """In their order. The first that matches decides."""
 
 
@@ -65,6 +89,17 @@ class Explain(Body, kw_only=True):
     arguments: dict[str, Any] = field(default_factory=dict)
 
 
+class Step(Struct, kw_only=True):
+    """A rule that was looked at."""
+
+    rule: str
+    effect: Effect
+    matched: bool
+    condition: str | None
+    """The condition that the call does not meet."""
+    why: str
+
+
 class Explanation(Struct, kw_only=True):
     """The decision about a call. Nothing has run."""
 
@@ -73,17 +108,45 @@ class Explanation(Struct, kw_only=True):
     caller: str
     arguments: dict[str, Any] | None
     """Null if some are required and none were given: then this is the strictest decision possible."""
-    effect: str
-    """`allow`, `ask` or `deny`."""
+    effect: Effect
     rule: str | None
     why: str
     listed: bool
     """True if this caller sees the tool in lists."""
-    steps: list[dict[str, Any]]
-    """The rules that were looked at: `rule`, `effect`, `matched`, `condition`, `why`."""
+    steps: list[Step]
 
 
-class ToolTrust(Struct, kw_only=True):
+class Files(Struct, kw_only=True):
+    """The paths that a tool may read and write."""
+
+    read: list[str]
+    write: list[str]
+
+
+class Hosts(Struct, kw_only=True):
+    """The hosts that a tool may reach."""
+
+    allow: list[str]
+
+
+class PermissionsAnswer(Struct, kw_only=True, omit_defaults=True):
+    """The permissions of a tool, as its manifest has them."""
+
+    network: bool | Literal["host"] | Hosts
+    fs: Files
+    secrets: list[str]
+    env: list[str] | UnsetType = UNSET
+
+
+class WaitingSetting(Struct, kw_only=True):
+    """A setting without effect until it is trusted."""
+
+    key: str
+    allows: str
+    """Its effect then, in words."""
+
+
+class ToolTrust(Struct, kw_only=True, rename="camel"):
     """One tool, agent or workflow of the project, as it is shown to the person who trusts it."""
 
     name: str
@@ -92,7 +155,7 @@ class ToolTrust(Struct, kw_only=True):
     waits: bool
     """True if it does not run before a person trusts it."""
     digest: str
-    permissions: dict[str, Any]
+    permissions: PermissionsAnswer
     touches: list[str]
     """The things that it may access, in words."""
     reasons: list[str]
@@ -111,14 +174,45 @@ class TrustState(Struct, kw_only=True):
 
     accepted: bool
     """False if none of its tools runs before `toolcrib trust`."""
-    waiting: list[dict[str, Any]]
-    """Settings without effect until they are accepted: `key` and `allows`."""
+    waiting: list[WaitingSetting]
     tools: list[ToolTrust]
-    errors: list[dict[str, Any]]
-    """Tools that cannot be shown, as errors."""
+    errors: list[Problem]
+    """Tools that cannot be shown."""
 
 
-class Machine(Struct, kw_only=True):
+class Mechanism(Struct, kw_only=True):
+    """A mechanism of the kernel that was tried."""
+
+    name: str
+    ok: bool
+    required: bool
+    detail: str
+    cost: str
+    """The effect of its absence."""
+
+
+class Decider(Struct, kw_only=True):
+    """Decisions that programs may make without a terminal."""
+
+    what: list[str]
+    """`trust`, `approve`, `token`."""
+    where: list[str]
+    """The projects."""
+
+
+class Enforcement(Struct, kw_only=True, omit_defaults=True):
+    """The mechanism that holds each guard."""
+
+    level: str
+    fs: str | UnsetType = UNSET
+    net: str | UnsetType = UNSET
+    proc: str | UnsetType = UNSET
+    ipc: str | UnsetType = UNSET
+    privileges: str | UnsetType = UNSET
+    limits: dict[str, str] | UnsetType = UNSET
+
+
+class Machine(Struct, kw_only=True, rename="camel"):
     """This machine: how well it can confine tools."""
 
     toolcrib: str
@@ -126,24 +220,22 @@ class Machine(Struct, kw_only=True):
     kernel: str
     level: str
     """`full+cgroup`, `full`, `landlock` or `none`."""
-    enforcement: dict[str, Any]
-    decide_without_terminal: list[dict[str, Any]]
-    """Decisions that programs may make: `what` (`trust`, `approve`, `token`) and `where` (projects)."""
-    mechanisms: list[dict[str, Any]]
-    """Each that was tried: `name`, `ok`, `required`, `detail`, `cost`."""
+    enforcement: Enforcement
+    decide_without_terminal: list[Decider]
+    mechanisms: list[Mechanism]
 
 
 @ROUTES.add("GET", "/secrets", "admin", {200: Secrets})
 async def list_secrets(request: RestRequest) -> Answer:
     """List every secret that a tool declares, and its state."""
     services = request.services
-    for name, _ in services.project.described():
+    for name in services.project.bundles.names():
         with suppress(ToolcribError):
             services.project.get(name)
         await asyncio.sleep(0)  # Other requests continue while many tools are made ready.
     tools = services.project.catalog.every()
     needs = await run_in_threadpool(secret_needs, tools, services.project.secrets)
-    found = [SecretState(**need.as_dict()) for need in needs]
+    found = [shaped(SecretState, need.as_dict()) for need in needs]
     return Answer(Secrets(ok=not any(need.blocks for need in needs), secrets=found))
 
 
@@ -151,7 +243,7 @@ async def list_secrets(request: RestRequest) -> Answer:
 async def show_policy(request: RestRequest) -> Answer:
     """Return the rules of the policy, in their order."""
     policy = request.services.project.config.policy
-    rules = [rule.as_dict() for rule in policy.rules]
+    rules = [shaped(PolicyRule, rule.as_dict()) for rule in policy.rules]
     return Answer(PolicyState(default=policy.default, self_approval=policy.self_approval, rules=rules))
 
 
@@ -175,7 +267,8 @@ async def explain_policy(request: RestRequest) -> Answer:
         identity = Tokens(services.project.vault).get(body.caller.removeprefix("token:")).caller
         identity = replace(identity, client="" if body.client is UNSET else body.client)
     tool = services.project.get(body.tool)
-    return Answer(Explanation(**explain_call(services.project, tool, body.arguments, body.caller, identity)))
+    explained = explain_call(services.project, tool, body.arguments, body.caller, identity)
+    return Answer(shaped(Explanation, explained))
 
 
 @ROUTES.add("GET", "/trust", "admin", {200: TrustState})
@@ -189,9 +282,9 @@ async def show_trust(request: RestRequest) -> Answer:
     return Answer(
         TrustState(
             accepted=project.trust.given,
-            waiting=[{"key": weak.name, "allows": weak.allows} for weak in project.waiting],
-            tools=[ToolTrust(waits=sheet.waits, **sheet.as_dict()) for sheet in sheets],
-            errors=[error.as_dict() for error in errors],
+            waiting=[WaitingSetting(key=weak.name, allows=weak.allows) for weak in project.waiting],
+            tools=[shaped(ToolTrust, {"waits": sheet.waits, **sheet.as_dict()}) for sheet in sheets],
+            errors=[shaped(Problem, error.as_dict()) for error in errors],
         )
     )
 
@@ -199,4 +292,4 @@ async def show_trust(request: RestRequest) -> Answer:
 @ROUTES.add("GET", "/doctor", "admin", {200: Machine})
 def show_machine(request: RestRequest) -> Answer:  # noqa: ARG001 - the signature of a handler
     """Return how well this machine can confine tools."""
-    return Answer(Machine(**describe_machine()))
+    return Answer(shaped(Machine, describe_machine()))

@@ -8,9 +8,14 @@ from msgspec import Struct
 from starlette.responses import Response
 
 from toolcrib.bundles.archive import MAX_ARCHIVE, ImportPlan, OnConflict, apply, export_bundle, plan, read_zip
-from toolcrib.errors import BuiltInReadOnly, BundleDisabled, BundleFull, ConflictError, InvalidArchive
+from toolcrib.errors import (
+    BundleDisabled,
+    BundleFull,
+    ConflictError,
+    InvalidArchive,
+)
 from toolcrib.serve.http import Answer, Routes
-from toolcrib.serve.rest.refusals import NO_BUNDLE
+from toolcrib.serve.rest.refusals import NO_BUNDLE, READ_ONLY
 from toolcrib.serve.rest.services import RestRequest, noting_makers, require_all
 from toolcrib.spec.naming import stored_name
 
@@ -29,7 +34,13 @@ class ImportQuery(Struct, kw_only=True, rename="camel", forbid_unknown_fields=Tr
     """Only say what would be done."""
 
 
-@ROUTES.add("GET", "/tools/bundles/{bundleID}/export", "read", {200: _ZIP}, *NO_BUNDLE)
+@ROUTES.add(
+    "GET",
+    "/tools/bundles/{bundleID}/export",
+    "read",
+    {200: _ZIP},
+    *NO_BUNDLE,
+)
 def export_to_zip(request: RestRequest) -> Response:
     """Return a bundle as a ZIP file. One that contains the value of a secret is refused."""
     services = request.services
@@ -46,9 +57,9 @@ def export_to_zip(request: RestRequest) -> Response:
     "/tools/import",
     "admin",
     {200: ImportPlan},
-    *(InvalidArchive, ConflictError, BundleDisabled, BundleFull, BuiltInReadOnly),
+    *(InvalidArchive, ConflictError, BundleDisabled, BundleFull, *READ_ONLY),
     query=ImportQuery,
-    raw={_ZIP: "A ZIP file of an export."},
+    raw={_ZIP: ("A ZIP file of an export.", "PK…")},
     max_body=MAX_ARCHIVE,
 )
 def import_from_zip(request: RestRequest) -> Answer:
@@ -60,7 +71,9 @@ def import_from_zip(request: RestRequest) -> Answer:
         return Answer(plan(store, contents, query.on_conflict, enable=query.enable))
 
     def noting(made: ImportPlan) -> AbstractContextManager[None]:
-        bundle = request.services.bundle_name(made.bundle_id, made.slug)
+        stored = request.services.project.bundles.stored
+        stored.catch_up()  # Another process may have made the bundle, or changed its name, a moment ago.
+        bundle = stored.bundle_name(made.bundle_id, made.slug)
         new = [one for one in made.tools if one.action in ("add", "replace")]
         names = [stored_name(bundle, one.slug, one.version) for one in new]
         return noting_makers(request, dict.fromkeys(names, request.data))

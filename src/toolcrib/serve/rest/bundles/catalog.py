@@ -1,84 +1,67 @@
-"""The lists over all bundles: pages of tools, and search."""
+"""The lists over all bundles: pages of tools, search, and counts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Annotated, Literal
+from typing import Annotated
 
-import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
-from toolcrib.bundles.listing import ListedTool
-from toolcrib.errors import UsageError
+from toolcrib.bundles.answers import FoundTool, Source, ToolItem
+from toolcrib.bundles.listing import Sort
+from toolcrib.project.catalog.bundles import Wish
 from toolcrib.serve.http import Answer, Routes
-from toolcrib.serve.rest.pages import DEFAULT_PAGE, MOST, PageQuery, PageToken, token_of
+from toolcrib.serve.rest.pages import DEFAULT_PAGE, MOST, PageToken, given
 from toolcrib.serve.rest.records import BundleId, Tag
-from toolcrib.serve.rest.services import RestRequest, Services, sees
+from toolcrib.serve.rest.services import RestRequest
 
 ROUTES = Routes()
 
 
-class ToolsQuery(Struct, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """The query of a list of tools."""
+class ToolsFilter(Struct, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """The filters of lists, searches and counts. Of several values one must match."""
 
     bundle_ids: tuple[BundleId, ...] = field(default=(), name="bundleIDs")
     """Only tools of these bundles."""
     tags: tuple[Tag, ...] = ()
     """Only tools with any of these tags."""
+    kinds: tuple[str, ...] = ()
+    """Only tools of these kinds: `http`, `command`, `python`, …"""
+    sources: tuple[Source, ...] = ()
+    """Only tools of these sources."""
     include_disabled: bool = False
+
+
+class ToolsQuery(ToolsFilter, kw_only=True):
+    """The query of a list of tools."""
+
+    sort: Sort = "createdAt"
+    """By name the first come first, otherwise the newest or greatest."""
     recommended_page_size: Annotated[int, Meta(ge=1, le=2**63 - 1)] = DEFAULT_PAGE
-    """A hint: a page has at most 256 tools."""
+    """A hint: a page has at most 256 tools, and at most 256 KiB."""
     page_token: PageToken | UnsetType = UNSET
 
 
-class SearchQuery(PageQuery, kw_only=True):
+class SearchQuery(ToolsFilter, kw_only=True):
     """The query of a search."""
 
     q: str
     """The words to find: in names, tags, descriptions and names of arguments."""
-    bundle_ids: tuple[BundleId, ...] = field(default=(), name="bundleIDs")
-    """Only tools of these bundles."""
-    tags: tuple[Tag, ...] = ()
-    """Only tools with any of these tags."""
-    include_disabled: bool = False
+    page_size: Annotated[int, Meta(ge=1, le=MOST)] = DEFAULT_PAGE
+    page_token: PageToken | UnsetType = UNSET
 
 
-class ToolItem(Struct, kw_only=True, rename="camel"):
-    """One tool in a list. Its schemas and `impl` are in its record."""
+class FacetsQuery(ToolsFilter, kw_only=True):
+    """The query of counts."""
 
-    name: str
-    """The name to call it by: `bundle/slug@version`."""
-    id: str
-    bundle_id: str = field(name="bundleID")
-    slug: str
-    version: str
-    display_name: str
-    description: str
-    type: str
-    tags: tuple[str, ...]
-    is_enabled: bool
-    """Of the tool itself. If its bundle is disabled, so is the tool."""
-    availability: Literal["available", "unavailable"]
-    """`unavailable` if its function is not registered in this server: then it counts as disabled."""
-    is_built_in: bool
-    created_at: str
-    modified_at: str
+    q: str | UnsetType = UNSET
+    """Only tools that a search for these words finds."""
 
 
 class ToolList(Struct, kw_only=True, rename="camel"):
-    """A page of tools, the newest first."""
+    """A page of tools."""
 
     tools: list[ToolItem]
     next_page_token: str | None
-
-
-class FoundTool(ToolItem, kw_only=True):
-    """One tool that a search found."""
-
-    match: str
-    """The kind of match: `prefix`, `word`, `fuzzy`, or `some` of the words."""
-    field: str
-    """The field that matched: `name`, `tags`, `description`, `arguments` or `several`."""
 
 
 class FoundTools(Struct, kw_only=True, rename="camel"):
@@ -87,82 +70,63 @@ class FoundTools(Struct, kw_only=True, rename="camel"):
     tools: list[FoundTool]
     next_page_token: str | None
     total: int
-    """All hits that the token covers, on every page."""
-    tag_counts: dict[str, int]
-    """Hits with each tag."""
-    type_counts: dict[str, int]
-    """Hits of each type."""
+    """All hits, on every page."""
 
 
-@ROUTES.add("GET", "/tools", "read", {200: ToolList}, UsageError, query=ToolsQuery)
+class FacetCounts(Struct, kw_only=True):
+    """Counts of the tools that the client may see."""
+
+    total: int
+    tags: dict[str, int]
+    kinds: dict[str, int]
+    types: dict[str, int]
+    sources: dict[str, int]
+    bundles: dict[str, int]
+    """Id of a bundle to the number of its tools."""
+
+
+def _wish(request: RestRequest) -> Wish:
+    query: ToolsFilter = request.query
+    return Wish(
+        query.bundle_ids, query.tags, query.kinds, query.sources, query.include_disabled,
+        request.client.caller, request.client.identity,
+    )  # fmt: skip
+
+
+@ROUTES.add("GET", "/tools", "read", {200: ToolList}, query=ToolsQuery)
 def list_tools(request: RestRequest) -> Answer:
-    """List the tools of all bundles, the newest first. Disabled ones are left out unless asked for."""
+    """List the tools of all bundles, of whatever source. Disabled ones are left out unless asked for.
+
+    The order is that of the first page: what changes between two pages moves no other tool.
+    """
     query: ToolsQuery = request.query
     page = request.services.project.bundles.tools(
-        bundles=query.bundle_ids,
-        tags=query.tags,
-        include_disabled=query.include_disabled,
+        _wish(request),
+        sort=query.sort,
         limit=min(query.recommended_page_size, MOST),
-        page=token_of(query.page_token),
-        sees=sees(request),
+        page=given(query.page_token),
     )
-    return Answer(ToolList(tools=_items(request.services, page.tools), next_page_token=page.next))
+    return Answer(ToolList(tools=page.tools, next_page_token=page.next))
 
 
-@ROUTES.add("GET", "/tools/search", "read", {200: FoundTools}, UsageError, query=SearchQuery)
+@ROUTES.add("GET", "/tools/search", "read", {200: FoundTools}, query=SearchQuery)
 def search_tools(request: RestRequest) -> Answer:
     """Find tools by their beginnings, by words, and with typing errors.
 
-    The best come first: beginnings of words, whole words, then, where fewer than five match these, words
-    with typing errors; in each class the names before tags, descriptions and names of arguments.
+    The best come first: beginnings of words, whole words, then words with typing errors; in each class the
+    names before tags, descriptions and names of arguments.
     """
     query: SearchQuery = request.query
     found = request.services.project.bundles.search(
-        query.q,
-        bundles=query.bundle_ids,
-        tags=query.tags,
-        include_disabled=query.include_disabled,
-        limit=query.page_size,
-        page=token_of(query.page_token),
-        sees=sees(request),
+        query.q, _wish(request), limit=query.page_size, page=given(query.page_token)
     )
-    items = _items(request.services, [one.tool for one in found.hits])
-    hits = [
-        FoundTool(**msgspec.structs.asdict(item), match=one.match, field=one.field)
-        for item, one in zip(items, found.hits, strict=True)
-    ]
-    return Answer(
-        FoundTools(
-            tools=hits,
-            next_page_token=found.next,
-            total=found.total,
-            tag_counts=found.tags,
-            type_counts=found.types,
-        )
-    )
+    return Answer(FoundTools(tools=found.tools, next_page_token=found.next, total=found.total or 0))
 
 
-def _items(services: Services, tools: Iterable[ListedTool]) -> list[ToolItem]:
-    """Return tools as they are listed."""
-    stored = services.project.bundles.stored
-    listing = stored.listing
-    bundles = listing.bundles
-    return [
-        ToolItem(
-            name=stored.full_name(tool),
-            id=tool.id,
-            bundle_id=tool.bundle,
-            slug=tool.slug,
-            version=tool.version,
-            display_name=tool.name,
-            description=tool.description,
-            type=tool.type,
-            tags=tool.tags,
-            is_enabled=tool.enabled,
-            availability="available" if listing.has_function(tool) else "unavailable",
-            is_built_in=tool.bundle in bundles and bundles[tool.bundle].is_built_in,
-            created_at=tool.created,
-            modified_at=tool.modified,
-        )
-        for tool in tools
-    ]
+@ROUTES.add("GET", "/tools/facets", "read", {200: FacetCounts}, query=FacetsQuery)
+def count_tools(request: RestRequest) -> Answer:
+    """Count the tools of a list or search by tag, kind, type, source and bundle."""
+    query: FacetsQuery = request.query
+    words = None if query.q is UNSET else query.q
+    found = request.services.project.bundles.facets(words, _wish(request))
+    return Answer(FacetCounts(**found._asdict()))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
 
 import msgspec
 from msgspec import Struct
 
 from toolcrib.bundles import RecordedChange, Revision, ToolBody, ToolRecord, read_manifest, require_one_name
+from toolcrib.bundles.answers import ToolAnswer
 from toolcrib.bundles.forms import PutTool, require_usable
-from toolcrib.bundles.records import SCHEMA_VERSION, check_slug, check_tool_body, check_version
+from toolcrib.bundles.records import check_slug, check_tool_body, check_version
 from toolcrib.errors import (
     AuditUnavailable,
     BundleDisabled,
@@ -22,22 +22,36 @@ from toolcrib.errors import (
 )
 from toolcrib.serve.http import Answer, Routes, check_preconditions
 from toolcrib.serve.rest.bundles.bundles import read_switch
-from toolcrib.serve.rest.records import NativeTool, Switch, ToolPut, refuse_ours, tool_body
+from toolcrib.serve.rest.once import once
+from toolcrib.serve.rest.records import (
+    TOOL_PUT,
+    GoTool,
+    HttpTool,
+    NativeTool,
+    Switch,
+    require_same,
+    tool_body,
+)
 from toolcrib.serve.rest.refusals import CHANGE, NO_BUNDLE, NO_TOOL, PUT
 from toolcrib.serve.rest.services import RestRequest, Services, covers, covers_all, noting_makers
 
 ROUTES = Routes()
 _YAML = "application/yaml"
+_MANIFEST = """\
+name: count_lines
+description: Count the lines of a file.
+kind: command
+version: 1
+inputs:
+  schema:
+    type: object
+    properties: {path: {type: string, description: The file.}}
+    required: [path]
+exec: {command: {entrypoint: wc, args: [-l, "${path}"]}}
+permissions: {fs: {read: [.]}}
+"""
 _TOOL = "/tools/bundles/{bundleID}/tools/{toolSlug}"
 _ONE = f"{_TOOL}/version/{{v}}"
-
-
-class ToolAnswer(ToolRecord, frozen=True, kw_only=True, rename="camel"):
-    """One version of a tool in a bundle, and if it can be called here."""
-
-    availability: Literal["available", "unavailable"]
-    unavailable_because: str | None
-    """For example that its function is not registered in this server."""
 
 
 class Versions(Struct, frozen=True, kw_only=True):
@@ -61,7 +75,8 @@ class History(Struct, frozen=True, kw_only=True):
 @ROUTES.add("GET", _ONE, "read", {200: ToolAnswer, 304: None}, *NO_TOOL)
 def get_tool(request: RestRequest) -> Answer:
     """Return one version of a tool."""
-    return Answer(_answer(request.services, request.services.store.tool(*named_tool(request))), etag=True)
+    record = request.services.store.tool(*named_tool(request))
+    return Answer(_answer(request, record), etag=record)
 
 
 @ROUTES.add("GET", f"{_TOOL}/versions", "read", {200: Versions}, *NO_TOOL)
@@ -70,7 +85,7 @@ def list_versions(request: RestRequest) -> Answer:
     bundle_id, slug = request.path["bundleID"], request.path["toolSlug"]
     services = request.services
     found = [
-        _answer(services, one)
+        _answer(request, one)
         for one in _versions(services, bundle_id, slug)
         if _covers(request, bundle_id, slug, one.version)
     ]
@@ -119,9 +134,11 @@ def list_changes(request: RestRequest) -> Answer:
     *NO_BUNDLE,
     *PUT,
     *(ManifestError, ConflictError, BundleDisabled, BundleFull),
-    body=ToolPut,
-    raw={_YAML: "A native manifest, whose name gives the slug."},
+    body=TOOL_PUT,
+    raw={_YAML: ("A native manifest, whose name gives the slug.", _MANIFEST)},
+    headers=("Idempotency-Key",),
 )
+@once
 def put_tool(request: RestRequest) -> Answer:
     """Create a version of a tool, from a record or from a native manifest. One that exists stays as it is."""
     bundle_id, slug, version = named_tool(request)
@@ -138,12 +155,11 @@ def put_tool(request: RestRequest) -> Answer:
     # By a token, it counts as made by an agent: a person has to see it before it runs.
     with noting_makers(request, {request.services.name(bundle_id, slug, version): text}):
         made = request.services.store_for(request).put_tool(bundle_id, slug, version, body)
-    return Answer(_answer(request.services, made), 201, etag=True)
+    return Answer(_answer(request, made), 201, etag=made)
 
 
-def _from_record(put: ToolPut, bundle_id: str, slug: str, version: str) -> ToolBody:
-    ours = {"bundle_id": bundle_id, "slug": slug, "version": version}
-    refuse_ours(put, {**ours, "is_built_in": False, "schema_version": SCHEMA_VERSION})
+def _from_record(put: GoTool | HttpTool | NativeTool, bundle_id: str, slug: str, version: str) -> ToolBody:
+    require_same(put, bundle_id=bundle_id, slug=slug, version=version)
     if isinstance(put, NativeTool):
         body = read_manifest(put.impl.manifest.encode(), f"{slug}.yml", slug=slug, version=version).body
         return msgspec.structs.replace(body, is_enabled=put.is_enabled)
@@ -160,9 +176,9 @@ def patch_tool(request: RestRequest) -> Answer:
     """Turn a version of a tool on or off."""
     services = request.services
     named = named_tool(request)
-    enabled = read_switch(request, lambda: services.store.tool(*named).is_built_in)
+    enabled = read_switch(request, named[0])
     tool = services.store_for(request).switch_tool(*named, enabled=enabled, check=_check(request))
-    return Answer(_answer(services, tool), etag=True)
+    return Answer(_answer(request, tool), etag=tool)
 
 
 @ROUTES.add("DELETE", _ONE, "admin", {204: None}, *NO_TOOL, *CHANGE)
@@ -186,18 +202,15 @@ def _covers(request: RestRequest, bundle_id: str, slug: str, version: str) -> bo
     return covers_all(request) or covers(request, request.services.name(bundle_id, slug, version))
 
 
-def _answer(services: Services, tool: ToolRecord) -> ToolAnswer:
-    why = services.project.bundles.stored.why_unavailable(tool)
-    fields = {name: getattr(tool, name) for name in tool.__struct_fields__}
-    availability: Literal["available", "unavailable"] = "available" if why is None else "unavailable"
-    return ToolAnswer(**fields, availability=availability, unavailable_because=why)
+def _answer(request: RestRequest, tool: ToolRecord) -> ToolAnswer:
+    return request.services.project.bundles.answer(tool, request.client.caller, request.client.identity)
 
 
 def _check(request: RestRequest) -> Callable[[object], None]:
-    """Return the check of `If-Match` against a tool as GET answers it."""
+    """Return the check of `If-Match` against the record of a tool."""
 
     def check(tool: object) -> None:
         if "if-match" in request.http.headers and isinstance(tool, ToolRecord):
-            check_preconditions(request.http.headers, _answer(request.services, tool))
+            check_preconditions(request.http.headers, tool)
 
     return check

@@ -1,17 +1,18 @@
-"""The routes of usage: counts of calls, and counts of tools by tag, type and bundle."""
+"""The routes of usage: counts of calls by hours and days."""
 
 from __future__ import annotations
 
-from collections import Counter
 from datetime import UTC, datetime
 
 from msgspec import UNSET, Struct, UnsetType, field
 
+from toolcrib.bundles.records import Moment, Uuid
 from toolcrib.serve.http import Answer, Routes
 from toolcrib.serve.rest.bundles.tools import named_tool
-from toolcrib.serve.rest.records import BundleId, in_zone
+from toolcrib.serve.rest.pages import Time
+from toolcrib.serve.rest.records import in_zone
 from toolcrib.serve.rest.refusals import NO_TOOL
-from toolcrib.serve.rest.services import RestRequest, covers, covers_all
+from toolcrib.serve.rest.services import RestRequest, covers
 from toolcrib.spec.moment import written
 
 ROUTES = Routes()
@@ -21,14 +22,14 @@ _WEEK_S = 7 * 86_400
 class UsageQuery(Struct, kw_only=True, forbid_unknown_fields=True):
     """The query of the usage of a tool."""
 
-    since: datetime | UnsetType = UNSET
+    since: Time | UnsetType = UNSET
     """The first hour, RFC 3339. Default: a week ago."""
 
 
 class Hour(Struct, kw_only=True):
     """The calls that ended in one hour."""
 
-    begins: str
+    begins: Moment
     calls: int
     failures: int
 
@@ -38,26 +39,9 @@ class ToolUsage(Struct, kw_only=True, rename="camel"):
 
     call_count: int
     failure_count: int
-    last_called_at: str | None
+    last_called_at: Moment | None
     hours: list[Hour]
     """The hours with calls, the first one first."""
-
-
-class FacetsQuery(Struct, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """The query of the counts of tools."""
-
-    bundle_ids: tuple[BundleId, ...] = field(default=(), name="bundleIDs")
-    include_disabled: bool = False
-
-
-class Facets(Struct, kw_only=True):
-    """Counts of tools."""
-
-    total: int
-    tags: dict[str, int]
-    types: dict[str, int]
-    bundles: dict[str, int]
-    """Id of a bundle to the number of its tools."""
 
 
 @ROUTES.add(
@@ -70,16 +54,12 @@ class Facets(Struct, kw_only=True):
 )
 def get_usage(request: RestRequest) -> Answer:
     """Return how often a version of a tool was called, by hours."""
-    query: UsageQuery = request.query
     tool = request.services.store.tool(*named_tool(request))
     usage = request.services.project.bundles.usage
-    since = (
-        datetime.now(UTC).timestamp() - _WEEK_S if query.since is UNSET else in_zone(query.since).timestamp()
-    )
     total = usage.of(tool.id)
     hours = [
         Hour(begins=written(one.begins), calls=one.calls, failures=one.failures)
-        for one in usage.series(tool.id, since)
+        for one in usage.series(tool.id, _since(request.query))
     ]
     return Answer(
         ToolUsage(
@@ -91,25 +71,69 @@ def get_usage(request: RestRequest) -> Answer:
     )
 
 
-@ROUTES.add("GET", "/tools/facets", "read", {200: Facets}, query=FacetsQuery)
-def count_tools(request: RestRequest) -> Answer:
-    """Count the tools by tag, type and bundle."""
-    query: FacetsQuery = request.query
-    stored = request.services.project.bundles.stored
-    everything = covers_all(request)
-    tags: Counter[str] = Counter()
-    types: Counter[str] = Counter()
-    bundles: Counter[str] = Counter()
-    # For the whole loop: a change by another thread would end it with an error.
-    with stored.lock:
-        listing = stored.listing
-        for tool in listing.tools():
-            if query.bundle_ids and tool.bundle not in query.bundle_ids:
-                continue
-            seen = everything or covers(request, stored.full_name(tool))
-            if seen and (query.include_disabled or listing.is_on(tool)):
-                tags.update(tool.tags)
-                types[tool.type] += 1
-                bundles[tool.bundle] += 1
-    by_count = [dict(one.most_common()) for one in (tags, types, bundles)]
-    return Answer(Facets(total=types.total(), tags=by_count[0], types=by_count[1], bundles=by_count[2]))
+class Day(Struct, frozen=True, kw_only=True, rename="camel"):
+    """The calls of one tool that ended on one day."""
+
+    begins: Moment
+    calls: int
+    failures: int
+    p50_ms: float | None = field(name="p50Ms")
+    """Half of the calls took no longer, in milliseconds; within a tenth."""
+    p95_ms: float | None = field(name="p95Ms")
+    """95 of 100 took no longer."""
+
+
+class ToolDays(Struct, frozen=True, kw_only=True, rename="camel"):
+    """The calls of one tool by days (UTC)."""
+
+    bundle_id: Uuid = field(name="bundleID")
+    slug: str
+    version: str
+    name: str
+    """The full name by which it is called."""
+    days: list[Day]
+    """The days with calls, the first one first."""
+
+
+class Usage(Struct, frozen=True, kw_only=True):
+    """The calls of all tools that were called, by tool and day."""
+
+    tools: list[ToolDays]
+
+
+@ROUTES.add("GET", "/tools/usage", "read", {200: Usage}, query=UsageQuery)
+def get_all_usage(request: RestRequest) -> Answer:
+    """Return how often each tool was called, how often it failed, and how long it took, by days.
+
+    A tool whose record is gone is left out.
+    """
+    bundles = request.services.project.bundles
+    days: dict[str, list[Day]] = {}
+    for one in bundles.usage.days(_since(request.query)):
+        moment = written(one.begins)
+        day = Day(begins=moment, calls=one.calls, failures=one.failures, p50_ms=one.p50_ms, p95_ms=one.p95_ms)
+        days.setdefault(one.tool, []).append(day)
+    with bundles.stored.lock:
+        called = [tool for tool in bundles.stored.listing.tools() if tool.id in days]
+    named = [(tool, request.services.name(tool.bundle, tool.slug, tool.version)) for tool in called]
+    return Answer(
+        Usage(
+            tools=[
+                ToolDays(
+                    bundle_id=tool.bundle,
+                    slug=tool.slug,
+                    version=tool.version,
+                    name=name,
+                    days=days[tool.id],
+                )
+                for tool, name in named
+                if covers(request, name)
+            ]
+        )
+    )
+
+
+def _since(query: UsageQuery) -> float:
+    if query.since is UNSET:
+        return datetime.now(UTC).timestamp() - _WEEK_S
+    return in_zone(query.since).timestamp()

@@ -111,7 +111,7 @@ def _name(scope: Scope) -> str | None:
         return None
     begin = scope.get("root_path", "") + INVOKE
     name: str = scope["path"][len(begin) :]
-    return name if scope["path"].startswith(begin) and name and "/" not in name else None
+    return name if scope["path"].startswith(begin) and name else None
 
 
 async def _received(receive: Receive) -> Message:

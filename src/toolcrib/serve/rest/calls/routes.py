@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
-from itertools import chain
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, cast
 
 import msgspec
-from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec import UNSET, Raw, Struct, UnsetType, field
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 from starlette.types import Scope
 
+from toolcrib.bundles.records import Moment, Uuid
 from toolcrib.core.context import Context, read_trace
 from toolcrib.errors import (
     ApprovalDenied,
     BundleDisabled,
     ConflictError,
+    DeniedError,
     HostNotAllowed,
     IdempotencyConflict,
-    InvalidError,
     InvalidInput,
     NotFoundError,
     PolicyDenied,
@@ -29,13 +29,13 @@ from toolcrib.errors import (
     ToolDisabled,
     ToolNotFound,
     UnavailableError,
-    UsageError,
 )
 from toolcrib.runs import CallState as StoredState
-from toolcrib.serve.http import Answer, Routes
+from toolcrib.runs.filters import Filters
+from toolcrib.serve.http import EVENT_STREAM, Answer, EventStream, Problem, Routes
 from toolcrib.serve.http.route import Handled
-from toolcrib.serve.rest.event_stream import EVENT_STREAM, event_stream, last_event_id, sent_event
-from toolcrib.serve.rest.pages import PageQuery, page_before, page_of
+from toolcrib.serve.rest.event_stream import event_stream, last_event_id, sent_event
+from toolcrib.serve.rest.pages import MatchingPage, filters_of, page_before, page_of
 from toolcrib.serve.rest.refusals import NO_BUNDLE
 from toolcrib.serve.rest.running import CallStatus, OpenCall
 from toolcrib.serve.rest.services import RestRequest
@@ -56,7 +56,7 @@ _REFUSALS = (
 )
 INVOKE = "/tools/invoke/"
 _CALLS = "/tools/calls"
-_ONE = f"{_CALLS}/{{callID}}"
+_ONE = f"{_CALLS}/{{callId}}"
 _MOST_WAIT_S = 3_600
 _STATES: dict[CallStatus, tuple[StoredState, ...]] = {
     "running": ("ready", "running"),
@@ -92,8 +92,8 @@ class InvokeResult(Struct, frozen=True, kw_only=True):
     ok: bool
     value: Any = UNSET
     """The value, if `ok`."""
-    error: dict[str, Any] | UnsetType = UNSET
-    """Otherwise the error: `code`, `message`, `retryable`, …"""
+    error: Problem | UnsetType = UNSET
+    """Otherwise the error."""
     warnings: list[str] | UnsetType = UNSET
     meta: dict[str, Any] | UnsetType = UNSET
     """`tool`: the full name, if another one was called. If the value is null, also facts of the last attempt,
@@ -103,14 +103,14 @@ class InvokeResult(Struct, frozen=True, kw_only=True):
 class Pending(Struct, frozen=True, kw_only=True, rename="camel"):
     """A call that has not ended."""
 
-    call_id: str
+    call_id: Uuid
     status: CallStatus
 
 
 class WaitsFor(Struct, frozen=True, kw_only=True):
     """The approval that a call waited for, or still does."""
 
-    id: str
+    id: Uuid
     reason: str
 
 
@@ -118,8 +118,8 @@ class AttemptRecord(Struct, frozen=True, kw_only=True, rename="camel"):
     """One time that a worker took a call."""
 
     worker: str
-    began_at: str
-    ended_at: str | None
+    began_at: Moment
+    ended_at: Moment | None
     ending: str | None
     """`done`, `retry`, `snooze`, `failed`, `discarded`, `cancelled`, `handed_back`, `waits` or `lost`."""
     reason: str | None
@@ -129,7 +129,7 @@ class ChangeRecord(Struct, frozen=True):
     """One change of a call."""
 
     number: int
-    at: str
+    at: Moment
     kind: str
     """`submitted`, `claimed`, `retried`, or how an attempt ended."""
     detail: str
@@ -145,12 +145,12 @@ class CallHistory(Struct, frozen=True):
 class CallState(Struct, frozen=True, kw_only=True, rename="camel"):
     """A call that this server has made."""
 
-    call_id: str
+    call_id: Uuid
     tool: str
     caller: str
     status: CallStatus
-    began_at: str
-    ended_at: str | None = None
+    began_at: Moment
+    ended_at: Moment | None = None
     approval: WaitsFor | None = None
     result: InvokeResult | None = None
     """None until it has ended."""
@@ -166,20 +166,24 @@ class Calls(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class EventData(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """The data of an event."""
+    """The data of an event. Only that of `result`, the last one, is an `InvokeResult`."""
 
-    call_id: str
+    call_id: Uuid
     tool: str
     attempt: int = 1
     done: float | None = None
     total: float | None = None
     message: str = ""
     text: str = ""
-    approval: str | None = None
+    approval: Uuid | None = field(default=None, name="approvalId")
     missed: int = 0
 
 
-class CallsQuery(PageQuery, kw_only=True):
+_INVOKED = {200: (InvokeResult, EventStream((EventData, InvokeResult))), 202: Pending}
+_HEADERS = ("Prefer", "Idempotency-Key", "traceparent")
+
+
+class CallsQuery(MatchingPage, kw_only=True):
     """The query of a list of calls."""
 
     status: CallStatus | UnsetType = UNSET
@@ -189,11 +193,13 @@ class CallsQuery(PageQuery, kw_only=True):
     "POST",
     "/tools/bundles/{bundleID}/tools/{toolSlug}/version/{v}/invoke",
     "invoke",
-    {200: InvokeResult, 202: Pending},
+    _INVOKED,
     *_REFUSALS,
     *NO_BUNDLE,
     BundleDisabled,
     body=Invocation,
+    headers=_HEADERS,
+    located=True,
 )
 async def invoke_tool(request: RestRequest) -> Handled:
     """Call a tool of a bundle.
@@ -211,7 +217,14 @@ async def invoke_tool(request: RestRequest) -> Handled:
 
 
 @ROUTES.add(
-    "POST", f"{INVOKE}{{name}}", "invoke", {200: InvokeResult, 202: Pending}, *_REFUSALS, body=Invocation
+    "POST",
+    f"{INVOKE}{{name}}",
+    "invoke",
+    _INVOKED,
+    *_REFUSALS,
+    body=Invocation,
+    headers=_HEADERS,
+    located=True,
 )
 async def invoke_by_name(request: RestRequest) -> Handled:
     """Call any tool of the project by its name, as providers and MCP clients know it.
@@ -295,33 +308,39 @@ def _wait_s(prefer: str) -> float | None:
     return 0.0 if "respond-async" in prefer.lower() else None
 
 
-@ROUTES.add("GET", _CALLS, "read", {200: Calls}, UsageError, query=CallsQuery)
+@ROUTES.add("GET", _CALLS, "read", {200: Calls}, DeniedError, query=CallsQuery)
 async def list_calls(request: RestRequest) -> Answer:
-    """List the calls whose end was not waited for, and those that this server runs.
+    """List calls: those of the store, and those that a client of this server awaited in the last hour.
 
     The newest come first. A token sees its own calls; an administrator sees all.
     """
     query: CallsQuery = request.query
-    question = ("calls", query.status)
+    filters = filters_of(query, request.client.seen_by)
+    question = ("calls", query.status, sorted(filters.items()))
     before = page_before(query, question)
-    states = _STATES[query.status] if query.status is not UNSET else tuple(chain(*_STATES.values()))
-    stored = await request.services.calls.page(request.client, states, query.page_size + 1, before)
-    here = request.services.calls.list(request.client)
+    stored_filters: Filters = {**filters, "state": states_of(query.status)}
+    stored = await request.services.calls.page(request.client, stored_filters, query.page_size + 1, before)
+    here = request.services.calls.list(request.client, filters)
     # A call may be in both: what this server has comes last, since it is newer than the answer of the store.
     by_id = {call.id: call for call in (*stored, *here)}
     found = [
         call
         for call in sorted(by_id.values(), key=lambda call: call.id, reverse=True)
-        if (before is None or call.id < before) and (query.status is UNSET or call.status == query.status)
+        if (before is None or call.id < before) and query.status in (UNSET, call.status)
     ]
     page, token = page_of(found, query, question, lambda call: [call.id])
     return Answer(Calls(calls=[_state(call) for call in page], next_page_token=token))
 
 
+def states_of(status: CallStatus | UnsetType) -> Sequence[StoredState] | None:
+    """Return the states in the store of calls with this status; None for all."""
+    return None if status is UNSET else _STATES[status]
+
+
 @ROUTES.add("GET", _ONE, "read", {200: CallState}, NotFoundError)
 async def show_call(request: RestRequest) -> Answer:
     """Return a call with its history, and with its result once it has ended."""
-    call = await request.services.calls.look(request.path["callID"], request.client, follow=False)
+    call = await request.services.calls.look(request.path["callId"], request.client, follow=False)
     state = _state(call)  # Read first: it may end meanwhile, and what has ended is shown with all attempts.
     attempts, changes = await request.services.calls.history(call)
     if not changes:  # It is not in the store.
@@ -333,7 +352,15 @@ async def show_call(request: RestRequest) -> Answer:
     return Answer(msgspec.structs.replace(state, history=history))
 
 
-@ROUTES.add("GET", f"{_ONE}/events", "read", {200: EVENT_STREAM, 204: None}, InvalidError, NotFoundError)
+@ROUTES.add(
+    "GET",
+    f"{_ONE}/events",
+    "read",
+    {200: EventStream((EventData, InvokeResult)), 204: None},
+    InvalidInput,
+    NotFoundError,
+    headers=("Last-Event-ID",),
+)
 async def stream_call_events(request: RestRequest) -> Response:
     """Follow a call by server-sent events: `started`, `progress`, `chunk`, `approval`, and `result` at last.
 
@@ -391,7 +418,7 @@ def _data(event: CallEvent, missed: int) -> EventData:
 
 
 async def _found(request: RestRequest) -> OpenCall:
-    return await request.services.calls.look(request.path["callID"], request.client)
+    return await request.services.calls.look(request.path["callId"], request.client)
 
 
 def _state(call: OpenCall) -> CallState:

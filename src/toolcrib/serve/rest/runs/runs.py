@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import msgspec
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
@@ -14,145 +14,72 @@ from toolcrib.core.context import read_trace
 from toolcrib.errors import (
     ApprovalRequired,
     ConflictError,
-    InvalidError,
+    DeniedError,
+    InvalidInput,
     NotFoundError,
     NotTrusted,
     UnavailableError,
 )
 from toolcrib.runs.agents.runs import AgentRuns
+from toolcrib.runs.filters import Change, Changed, Filters
 from toolcrib.runs.sessions import Run, RunEvent, Session
-from toolcrib.serve.http import Answer, Routes
-from toolcrib.serve.rest.event_stream import EVENT_STREAM, event_stream, last_event_id, sent_event
-from toolcrib.serve.rest.pages import PageQuery, page_before, page_of
-from toolcrib.serve.rest.services import RestRequest
+from toolcrib.serve.http import Answer, EventStream, Routes
+from toolcrib.serve.rest.event_stream import event_stream, last_event_id, sent_event
+from toolcrib.serve.rest.pages import ChangedMany, PageQuery, filters_of, given, page_before, page_of
+from toolcrib.serve.rest.running import may_change
+from toolcrib.serve.rest.runs.records import (
+    AgentAnswer,
+    Agents,
+    ForkPoint,
+    NewRun,
+    NewSession,
+    Point,
+    Queue,
+    QueuedRecord,
+    RunEventData,
+    RunRecord,
+    Runs,
+    RunsChange,
+    RunsQuery,
+    SessionRecord,
+    Sessions,
+    Timeline,
+    WorkerRecord,
+    Workers,
+)
+from toolcrib.serve.rest.services import RestRequest, location
+from toolcrib.serve.rest.shaping import shaped
 from toolcrib.spec.moment import written
 
 ROUTES = Routes()
-_ONE = "/runs/{runID}"
-_NEW = (NotFoundError, InvalidError, UnavailableError, NotTrusted, ApprovalRequired)
-_RunState = Literal["queued", "ready", "running", "waiting", "done", "failed", "cancelled"]
-Text = Annotated[str, Meta(min_length=1, max_length=1_000_000)]
-
-
-class Agents(Struct, frozen=True, kw_only=True, rename="camel"):
-    """The agents of the project."""
-
-    agents: list[dict[str, Any]]
-
-
-class SessionRecord(Struct, frozen=True, kw_only=True, rename="camel"):
-    """A conversation of one run after the other."""
-
-    id: str
-    caller: str
-    metadata: dict[str, Any]
-    active_run: str | None
-    created_at: str
-
-
-class Sessions(Struct, frozen=True, kw_only=True, rename="camel"):
-    """A page of sessions."""
-
-    sessions: list[SessionRecord]
-    next_page_token: str | None = None
-
-
-class RunRecord(Struct, frozen=True, kw_only=True, rename="camel"):
-    """A run of an agent."""
-
-    id: str
-    session_id: str
-    root_id: str
-    parent_id: str | None
-    depth: int
-    agent: str
-    caller: str
-    variables: dict[str, Any]
-    prompt: str
-    state: _RunState
-    iteration: int
-    input_tokens: int
-    output_tokens: int
-    cost_usd: float | None
-    """None if the price of a model is unknown."""
-    active_s: float
-    answer: str | None
-    error: dict[str, Any] | None
-    forked_from: str | None
-    created_at: str
-    ended_at: str | None
-
-
-class Runs(Struct, frozen=True, kw_only=True, rename="camel"):
-    """A page of runs, or the runs of a tree."""
-
-    runs: list[RunRecord]
-    next_page_token: str | None = None
-
-
-class NewSession(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """A session to create."""
-
-    metadata: dict[str, Any] = {}
-
-
-class NewRun(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """A run to begin."""
-
-    agent: Annotated[str, Meta(pattern="^[a-zA-Z0-9_-]{1,64}$")]
-    prompt: Text
-    session_id: str | None = None
-    """The session to continue; a new one without it."""
-    variables: dict[str, Any] = {}
-    """They reach the tools of the run, and no model."""
-    stream: bool = False
-    """Parts of answers are events too."""
-
-
-class Point(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """A point in a run to continue from."""
-
-    iteration: Annotated[int, Meta(ge=0, le=1_000_000)] | None = None
-    """The iteration after which to continue; without it the last complete one."""
-
-
-class ForkPoint(Point, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """A point in a run to begin another one from."""
-
-    prompt: Text | None = None
-    """The next message to the model."""
-
-
-class RunsQuery(PageQuery, kw_only=True):
-    """The query of a list of runs."""
-
-    state: _RunState | UnsetType = UNSET
-    agent: str | UnsetType = UNSET
-    session_id: str | UnsetType = UNSET
+_ONE = "/runs/{runId}"
+_NEW = (NotFoundError, InvalidInput, UnavailableError, NotTrusted, ApprovalRequired)
+_TIMES = ("created_at", "began_at", "answered_at", "ended_at")
 
 
 @ROUTES.add("GET", "/agents", "read", {200: Agents})
 def list_agents(request: RestRequest) -> Answer:
     """List the agents of the project."""
     agents = request.services.project.agents.all()
-    return Answer(Agents(agents=[agent.document for agent in agents.values()]))
+    return Answer(Agents(agents=[shaped(AgentAnswer, agent.document) for agent in agents.values()]))
 
 
-@ROUTES.add("GET", "/agents/{agent}", "read", {200: dict[str, Any]}, NotFoundError)
+@ROUTES.add("GET", "/agents/{agent}", "read", {200: AgentAnswer}, NotFoundError)
 def get_agent(request: RestRequest) -> Answer:
     """Return an agent: its model, instructions, tools, sub-agents and budgets."""
-    return Answer(request.services.project.agents.find(request.path["agent"]).document)
+    agent = request.services.project.agents.find(request.path["agent"])
+    return Answer(shaped(AgentAnswer, agent.document))
 
 
-@ROUTES.add("POST", "/sessions", "invoke", {201: SessionRecord}, InvalidError, body=NewSession)
+@ROUTES.add("POST", "/sessions", "invoke", {201: SessionRecord}, InvalidInput, body=NewSession, located=True)
 def create_session(request: RestRequest) -> Answer:
     """Create a session, in which runs see those before them."""
     store = _runs(request).store
     made = store.create_session(request.client.caller, request.body().metadata)
-    return Answer(_session(store.session(made)), status=201)
+    return Answer(_session(store.session(made)), 201, location(request, f"/sessions/{made}"))
 
 
-@ROUTES.add("GET", "/sessions", "read", {200: Sessions}, InvalidError, query=PageQuery)
+@ROUTES.add("GET", "/sessions", "read", {200: Sessions}, InvalidInput, query=PageQuery)
 def list_sessions(request: RestRequest) -> Answer:
     """List sessions, the newest first. A token sees its own; an administrator sees all."""
     query: PageQuery = request.query
@@ -162,14 +89,16 @@ def list_sessions(request: RestRequest) -> Answer:
     return Answer(Sessions(sessions=[_session(one) for one in page], next_page_token=token))
 
 
-@ROUTES.add("GET", "/sessions/{sessionID}", "read", {200: SessionRecord}, NotFoundError)
+@ROUTES.add("GET", "/sessions/{sessionId}", "read", {200: SessionRecord}, NotFoundError)
 def get_session(request: RestRequest) -> Answer:
     """Return a session."""
-    found = _runs(request).store.session(request.path["sessionID"], request.client.seen_by)
+    found = _runs(request).store.session(request.path["sessionId"], request.client.seen_by)
     return Answer(_session(found))
 
 
-@ROUTES.add("POST", "/runs", "invoke", {201: RunRecord}, *_NEW, body=NewRun)
+@ROUTES.add(
+    "POST", "/runs", "invoke", {201: RunRecord}, *_NEW, body=NewRun, headers=("traceparent",), located=True
+)
 def create_run(request: RestRequest) -> Answer:
     """Begin a run of an agent. It runs by itself; follow it by its events."""
     body: NewRun = request.body()
@@ -184,60 +113,80 @@ def create_run(request: RestRequest) -> Answer:
         identity=client.identity,
         trace=read_trace(request.http.headers.get("traceparent")),
     )
-    # `root_path`: the application may be mounted below a prefix.
-    location = f"{request.http.scope.get('root_path', '')}/runs/{run_id}"
-    return Answer(_run(runs.find(run_id)), status=201, headers={"location": location})
+    return Answer(_run(runs.find(run_id)), status=201, headers=location(request, f"/runs/{run_id}"))
 
 
-@ROUTES.add("GET", "/runs", "read", {200: Runs}, InvalidError, query=RunsQuery)
+@ROUTES.add("GET", "/runs", "read", {200: Runs}, InvalidInput, DeniedError, query=RunsQuery)
 def list_runs(request: RestRequest) -> Answer:
     """List the runs that no agent called, the newest first. A token sees its own; an administrator all."""
     query: RunsQuery = request.query
-    filters = {
-        name: value
-        for name in ("state", "agent", "session_id")
-        if (value := getattr(query, name)) is not UNSET
-    }
+    filters = _filters(query, request.client.seen_by)
     question = ("runs", sorted(filters.items()))
-    found = _runs(request).page(
-        limit=query.page_size + 1,
-        before=page_before(query, question),
-        caller=request.client.seen_by,
-        top=True,
-        **filters,
-    )
+    before = page_before(query, question)
+    found = _runs(request).page(limit=query.page_size + 1, before=before, top=True, **filters)
     page, token = page_of(found, query, question, lambda one: [one.id])
     return Answer(Runs(runs=[_run(one) for one in page], next_page_token=token))
 
 
+@ROUTES.add("POST", "/runs/cancel", "invoke", {200: ChangedMany}, DeniedError, ConflictError, body=RunsChange)
+def cancel_runs(request: RestRequest) -> Answer:
+    """Cancel all runs that match and have not ended, and all below them; without `atMost`, count them."""
+    return _changed(request, "cancel", request.client.seen_by)
+
+
+@ROUTES.add("POST", "/runs/retry", "invoke", {200: ChangedMany}, DeniedError, ConflictError, body=RunsChange)
+def retry_runs(request: RestRequest) -> Answer:
+    """Continue all runs that match and failed or were cancelled; without `atMost`, only count them.
+
+    A token retries its own runs only.
+    """
+    client = request.client
+    return _changed(request, "retry", None if client.identity is None else client.caller)
+
+
 # Before the routes of one run: `events` would be taken for an id there.
-@ROUTES.add("GET", "/runs/events", "admin", {200: EVENT_STREAM}, InvalidError)
+@ROUTES.add(
+    "GET",
+    "/runs/events",
+    "admin",
+    {200: EventStream((RunEventData,))},
+    InvalidInput,
+    headers=("Last-Event-ID",),
+)
 async def stream_all_run_events(request: RestRequest) -> Response:
     """Follow all runs by server-sent events: those after `Last-Event-ID`, and all that come."""
     events = _runs(request).events(None, last_event_id(request))
     return event_stream(request, _written(events))
 
 
-@ROUTES.add("GET", _ONE, "read", {200: RunRecord}, NotFoundError, InvalidError)
+@ROUTES.add("GET", _ONE, "read", {200: RunRecord}, NotFoundError, InvalidInput)
 def get_run(request: RestRequest) -> Answer:
     """Return a run, with its answer or error once it has ended."""
     return Answer(_run(_found(request)))
 
 
-@ROUTES.add("GET", f"{_ONE}/tree", "read", {200: Runs}, NotFoundError, InvalidError)
+@ROUTES.add("GET", f"{_ONE}/tree", "read", {200: Runs}, NotFoundError, InvalidInput)
 def get_run_tree(request: RestRequest) -> Answer:
     """Return a run and those of the agents below it, each after the one that called it."""
     tree = _runs(request).tree(_found(request).id)
     return Answer(Runs(runs=[_run(one) for one in tree]))
 
 
-@ROUTES.add("GET", f"{_ONE}/timeline", "read", {200: dict[str, Any]}, NotFoundError, InvalidError)
+@ROUTES.add("GET", f"{_ONE}/timeline", "read", {200: Timeline}, NotFoundError, InvalidInput)
 def get_run_timeline(request: RestRequest) -> Answer:
     """Return a run with its iterations: model, tokens, times, text, and the calls that it asked for."""
-    return Answer(_runs(request).timeline(_found(request).id))
+    return Answer(shaped(Timeline, _timed(_runs(request).timeline(_found(request).id))))
 
 
-@ROUTES.add("GET", f"{_ONE}/events", "read", {200: EVENT_STREAM, 204: None}, NotFoundError, InvalidError)
+@ROUTES.add(
+    "GET",
+    f"{_ONE}/events",
+    "read",
+    {200: EventStream((RunEventData,)), 204: None},
+    NotFoundError,
+    InvalidInput,
+    headers=("Last-Event-ID",),
+)
 async def stream_run_events(request: RestRequest) -> Response:
     """Follow a run and those below it by server-sent events, up to its end.
 
@@ -273,7 +222,7 @@ def retry_run(request: RestRequest) -> Answer:
     return Answer(_run(runs.find(run.id)))
 
 
-@ROUTES.add("POST", f"{_ONE}/fork", "invoke", {201: RunRecord}, *_NEW, body=ForkPoint)
+@ROUTES.add("POST", f"{_ONE}/fork", "invoke", {201: RunRecord}, *_NEW, body=ForkPoint, located=True)
 def fork_run(request: RestRequest) -> Answer:
     """Begin another run, in a session of its own, that continues after an iteration of this one."""
     runs, client = _runs(request), request.client
@@ -281,71 +230,54 @@ def fork_run(request: RestRequest) -> Answer:
     forked = runs.fork(
         _found(request).id, body.iteration, body.prompt, caller=client.caller, identity=client.identity
     )
-    return Answer(_run(runs.find(forked)), status=201)
+    return Answer(_run(runs.find(forked)), 201, location(request, f"/runs/{forked}"))
 
 
 def _runs(request: RestRequest) -> AgentRuns:
     return request.services.project.runs
 
 
+def _filters(query: RunsQuery | RunsChange, whose: str | None) -> Filters:
+    return {**filters_of(query, whose), "state": given(query.state)}
+
+
+def _changed(request: RestRequest, change: Change, whose: str | None) -> Answer:
+    body: RunsChange = request.body()
+    runs, filters = _runs(request), _filters(body, whose)
+    count, changed = runs.count(change, **filters), Changed([], {})
+    if may_change(count, None if body.at_most is UNSET else body.at_most):
+        changed = (runs.cancel_all if change == "cancel" else runs.retry_all)(**filters)
+    return Answer(ChangedMany(count=count, done=changed.done, refused=changed.refused))
+
+
 def _found(request: RestRequest) -> Run:
-    return _runs(request).find(request.path["runID"], request.client.seen_by)
+    return _runs(request).find(request.path["runId"], request.client.seen_by)
 
 
 async def _written(events: AsyncIterator[RunEvent]) -> AsyncIterator[bytes]:
     async for event in events:
-        yield sent_event(event.number, event.kind, msgspec.json.encode(event.document))
+        document = shaped(RunEventData, {**event.document, "at": written(event.at)})
+        yield sent_event(event.number, event.kind, msgspec.json.encode(document))
 
 
 def _run(run: Run) -> RunRecord:
-    document = run.document
-    times = {name: written(document.pop(name)) for name in ("created_at", "ended_at")}
-    return RunRecord(**document, **times)
+    return shaped(RunRecord, _timed(run.document))
+
+
+def _timed(value: Any) -> Any:
+    """Return JSON with its times as text."""
+    if isinstance(value, list):
+        return [_timed(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: written(one) if key in _TIMES else _timed(one) if key in ("iterations", "calls") else one
+        for key, one in value.items()
+    }
 
 
 def _session(session: Session) -> SessionRecord:
-    return SessionRecord(**{**session.document, "created_at": written(session.created_at)})
-
-
-class WorkerRecord(Struct, frozen=True, kw_only=True, rename="camel"):
-    """A worker that was heard of lately."""
-
-    name: str
-    kind: Literal["worker", "embedded"]
-    """`embedded`: a process that has opened the project for something else."""
-    tools: list[str]
-    """The tools whose calls it takes."""
-    running: int
-    began_at: str
-    seen_at: str
-
-
-class Workers(Struct, frozen=True, kw_only=True, rename="camel"):
-    """The workers of the project, on all machines."""
-
-    workers: list[WorkerRecord]
-
-
-class QueuedRecord(Struct, frozen=True, kw_only=True, rename="camel"):
-    """A tool with calls that are ready to run."""
-
-    tool: str
-    ready: int
-    waits_s: float
-    """Seconds that the oldest of them has been ready."""
-    served: bool
-    """False if no worker has this tool."""
-
-
-class Queue(Struct, frozen=True, kw_only=True, rename="camel"):
-    """The durable calls that have not ended."""
-
-    ready: int
-    """Calls that wait for a worker, or for their time."""
-    running: int
-    waiting: int
-    """Calls that wait for a person to decide."""
-    tools: list[QueuedRecord]
+    return shaped(SessionRecord, _timed(session.document))
 
 
 @ROUTES.add("GET", "/workers", "admin", {200: Workers})

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 from starlette.concurrency import run_in_threadpool
 
+from toolcrib.bundles.records import Uuid
 from toolcrib.core.context import read_trace
 from toolcrib.errors import ApprovalRequired, InvalidInput, NotFoundError, NotTrusted
-from toolcrib.runs.workflows import Workflow
+from toolcrib.runs.workflows import Workflow, step_schema
 from toolcrib.serve.http import Answer, Routes
 from toolcrib.serve.rest.records import Body
-from toolcrib.serve.rest.services import RestRequest
+from toolcrib.serve.rest.services import RestRequest, location
 
 ROUTES = Routes()
 _PATH = "/workflows"
 _ONE = f"{_PATH}/{{workflow}}"
+
+
+_STEPS = [{"id": "count", "tool": "count_lines", "args": {"path": "README.md"}}]
+_Step = Annotated[dict[str, Any], Meta(extra_json_schema=step_schema(), examples=_STEPS)]
 
 
 class WorkflowAnswer(Struct, kw_only=True, frozen=True):
@@ -26,7 +31,8 @@ class WorkflowAnswer(Struct, kw_only=True, frozen=True):
     description: str
     inputs: dict[str, Any]
     """JSON Schema 2020-12 of what a run is given."""
-    steps: list[dict[str, Any]]
+    steps: list[_Step]
+    """As in its file."""
 
 
 class WorkflowList(Struct, kw_only=True, frozen=True):
@@ -43,11 +49,10 @@ class WorkflowStart(Body, kw_only=True):
     """They reach the tools, but no model."""
 
 
-class WorkflowRun(Struct, kw_only=True, frozen=True):
+class WorkflowRun(Struct, kw_only=True, frozen=True, rename="camel"):
     """A run that was stored."""
 
-    run: str
-    """Its id."""
+    run_id: Uuid
     state: str
 
 
@@ -74,6 +79,8 @@ def get_workflow(request: RestRequest) -> Answer:
     ApprovalRequired,
     InvalidInput,
     body=WorkflowStart,
+    headers=("traceparent",),
+    located=True,
 )
 async def start_workflow(request: RestRequest) -> Answer:
     """Store a run of a workflow. It continues whatever becomes of the client."""
@@ -90,7 +97,7 @@ async def start_workflow(request: RestRequest) -> Answer:
     )
     project.calls.serve()
     run = await run_in_threadpool(project.runs.find, run_id)
-    return Answer(WorkflowRun(run=run_id, state=run.state), status=202)
+    return Answer(WorkflowRun(run_id=run_id, state=run.state), 202, location(request, f"/runs/{run_id}"))
 
 
 def _answer(workflow: Workflow) -> WorkflowAnswer:

@@ -1,0 +1,34 @@
+import { useQuery } from "@tanstack/react-query";
+import { api, data } from "../../api/client";
+import { Empty, Shown } from "../../parts/states";
+import { t } from "../../text";
+import { Request } from "./Request";
+import { TrustInbox } from "./TrustInbox";
+import "./approvals.css";
+
+/** The calls that wait for a person, and what waits for trust. */
+export function Page() {
+  const pending = useQuery({
+    queryKey: ["approvals", "pending"],
+    queryFn: () => data(api.GET("/approvals", { params: { query: { status: "pending", pageSize: 256 } } })),
+  });
+  return (
+    <div className="approvals">
+      <h1>{t("page.approvals")}</h1>
+      <Shown query={pending}>
+        {({ approvals }) =>
+          approvals.length === 0 ? (
+            <Empty title={t("approvals.none")} hint={t("approvals.none.hint")} />
+          ) : (
+            <ul className="requests">
+              {approvals.map((one) => (
+                <Request key={one.id} request={one} />
+              ))}
+            </ul>
+          )
+        }
+      </Shown>
+      <TrustInbox />
+    </div>
+  );
+}

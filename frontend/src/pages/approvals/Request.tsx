@@ -1,0 +1,125 @@
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { useId, useState } from "react";
+import { api, data, type Schemas } from "../../api/client";
+import { plain, readObject } from "../../parts/json";
+import { announce } from "../../parts/notices";
+import { Badge, When } from "../../parts/small";
+import { t } from "../../text";
+import { Facts } from "./Facts";
+
+type Approval = Schemas["ApprovalAnswer"];
+type Scope = Schemas["Approve"]["scope"];
+const SCOPES = ["once", "session", "arguments", "rule"] as const;
+
+/** One call that waits: what it is, and the decision. */
+export function Request({ request }: { request: Approval }) {
+  const own = JSON.stringify(request.arguments, null, 2);
+  const [edited, setEdited] = useState<string | null>(null);
+  const [scope, setScope] = useState<NonNullable<Scope>>("once");
+  const [note, setNote] = useState("");
+  const [open, setOpen] = useState(false);
+  const id = useId();
+  const read = edited === null ? null : readObject(edited);
+  const wrong = read !== null && !("value" in read);
+  const { mutate, isPending } = useDecision(request);
+  const scopes = SCOPES.filter(
+    (one) => (one !== "rule" || request.rule !== "") && (one !== "session" || request.sessionId !== null),
+  );
+  const approve = () =>
+    mutate({ scope, note, arguments: read !== null && "value" in read ? read.value : undefined });
+
+  return (
+    <li className="card request">
+      <div className="request-head">
+        <h2>{request.tool}</h2>
+        <span className="muted">
+          {t("approvals.expires")} <When moment={request.expiresAt} />
+        </span>
+      </div>
+      <p>{plain(request.reason)}</p>
+      <p className="request-facts">
+        <span>{t("approvals.by", { caller: plain(request.caller) })}</span>
+        <When moment={request.askedAt} />
+        {request.touches.map((one) => (
+          <Badge key={one}>{plain(one)}</Badge>
+        ))}
+      </p>
+      {edited === null ? (
+        <pre tabIndex={0} dir="ltr" aria-label={t("approvals.arguments")}>
+          {plain(own)}
+        </pre>
+      ) : (
+        <>
+          <textarea
+            aria-label={t("approvals.arguments")}
+            aria-invalid={wrong}
+            rows={Math.min(16, edited.split("\n").length + 1)}
+            dir="ltr"
+            value={edited}
+            onChange={(event) => setEdited(event.target.value)}
+          />
+          {wrong && <p className="wrong">{t("test.json.object")}</p>}
+        </>
+      )}
+      <details open={open} onToggle={(event) => setOpen(event.currentTarget.open)}>
+        <summary>{t("approvals.more")}</summary>
+        {open && <Details id={request.id} />}
+      </details>
+      <div className="decision">
+        <label htmlFor={`${id}note`}>{t("approvals.note")}</label>
+        <input id={`${id}note`} value={note} onChange={(event) => setNote(event.target.value)} />
+        <label htmlFor={`${id}scope`}>{t("approvals.scope")}</label>
+        <select id={`${id}scope`} value={scope} onChange={(event) => setScope(event.target.value as typeof scope)}>
+          {scopes.map((one) => (
+            <option key={one} value={one}>
+              {t(`approvals.scope.${one}`)}
+            </option>
+          ))}
+        </select>
+        <div className="decision-buttons">
+          <button type="button" className="button primary" disabled={isPending || wrong} onClick={approve}>
+            {t("approvals.approve")}
+          </button>
+          <button type="button" className="button" disabled={isPending} onClick={() => mutate({ deny: true, note })}>
+            {t("approvals.deny")}
+          </button>
+          <button type="button" className="button quiet" onClick={() => setEdited(edited === null ? own : null)}>
+            {edited === null ? t("approvals.edit") : t("approvals.unedit")}
+          </button>
+        </div>
+      </div>
+    </li>
+  );
+}
+
+type Decision =
+  | { deny: true; note: string }
+  | { deny?: never; scope: NonNullable<Scope>; note: string; arguments: Record<string, unknown> | undefined };
+
+/** What decides about exactly what is shown. Where somebody else was faster, the person is told. */
+function useDecision(request: Approval) {
+  const client = useQueryClient();
+  const path = { approvalId: request.id };
+  return useMutation({
+    mutationFn: async (decision: Decision) => {
+      if (decision.deny) {
+        const body = { seal: request.seal, note: decision.note };
+        return data(api.POST("/approvals/{approvalId}/deny", { params: { path }, body }));
+      }
+      const body = { ...decision, seal: request.seal };
+      return data(api.POST("/approvals/{approvalId}/approve", { params: { path }, body }));
+    },
+    onSuccess: (_, { deny }) =>
+      announce(t(deny ? "approvals.denied" : "approvals.approved", { tool: request.tool })),
+    onError: (error) => announce(t("approvals.refused", { tool: request.tool, reason: error.message })),
+    onSettled: () => client.invalidateQueries(),
+  });
+}
+
+function Details({ id }: { id: string }) {
+  const shown = useQuery({
+    queryKey: ["approvals", id],
+    queryFn: () => data(api.GET("/approvals/{approvalId}", { params: { path: { approvalId: id } } })),
+  });
+  return <Facts query={shown} />;
+}

@@ -1,0 +1,54 @@
+import { useQuery } from "@tanstack/react-query";
+import { api, data } from "../../api/client";
+import { plain } from "../../parts/json";
+import { Badge } from "../../parts/small";
+import { Shown } from "../../parts/states";
+import { t } from "../../text";
+
+/** Settings and tools that wait for trust, with what they may do and what has changed. */
+export function TrustInbox() {
+  const trust = useQuery({ queryKey: ["trust"], queryFn: () => data(api.GET("/trust")) });
+  return (
+    <section className="trust" aria-labelledby="trust">
+      <h2 id="trust">{t("trust.title")}</h2>
+      <Shown query={trust}>
+        {({ waiting, tools }) => {
+          const waits = tools.filter((tool) => tool.waits);
+          if (waiting.length + waits.length === 0) return <p className="muted">{t("trust.none")}</p>;
+          return (
+            <>
+              <p className="muted">{t("trust.how")}</p>
+              <ul className="rows">
+                {waiting.map(({ key, allows }) => (
+                  <li key={key} className="row">
+                    <code>{key}</code> <span>{plain(allows)}</span>
+                  </li>
+                ))}
+                {waits.map((tool) => (
+                  <li key={tool.name} className="row trust-row">
+                    <p>
+                      <strong>{tool.name}</strong> <Badge tone="warn">{t(`trust.${tool.status === "new" ? "new" : "changed"}`)}</Badge>
+                    </p>
+                    <ul className="bullets">
+                      {[...new Set([...tool.touches, ...tool.reasons])].map((one) => (
+                        <li key={one}>{plain(one)}</li>
+                      ))}
+                    </ul>
+                    {tool.diff !== "" && (
+                      <details>
+                        <summary>{t("trust.diff")}</summary>
+                        <pre tabIndex={0} dir="ltr">
+                          {plain(tool.diff)}
+                        </pre>
+                      </details>
+                    )}
+                  </li>
+                ))}
+              </ul>
+            </>
+          );
+        }}
+      </Shown>
+    </section>
+  );
+}

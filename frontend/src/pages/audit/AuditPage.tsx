@@ -1,0 +1,114 @@
+import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
+import { useNavigate, useSearch } from "@tanstack/react-router";
+import { api, data, type Schemas } from "../../api/client";
+import { plain } from "../../parts/json";
+import { Badge, When } from "../../parts/small";
+import { Empty, Failure, Loading } from "../../parts/states";
+import { t } from "../../text";
+import "../runs/runs.css";
+import "./audit.css";
+
+const PAGE = 100;
+const FIELDS = ["tool", "event", "caller", "status", "code", "text"] as const;
+type Lines = Schemas["LinePage"]["lines"];
+
+/** The lines of the audit log by what they have in common, and the state of its chain. */
+export function Page() {
+  const address = useSearch({ strict: false }) as Record<string, string | undefined>;
+  const navigate = useNavigate();
+  const asked = Object.fromEntries(FIELDS.map((name) => [name, address[name] || undefined]));
+  const pages = useInfiniteQuery({
+    queryKey: ["audit", asked],
+    queryFn: ({ pageParam: pageToken }: { pageParam: string | undefined }) =>
+      data(api.GET("/audit", { params: { query: { ...asked, pageSize: PAGE, pageToken } } })),
+    initialPageParam: undefined,
+    getNextPageParam: (page) => page.nextPageToken ?? undefined,
+  });
+  const lines = pages.data?.pages.flatMap((page) => page.lines) ?? [];
+  return (
+    <div className="runs audit">
+      <h1>{t("page.audit")}</h1>
+      <Chain />
+      <div className="toolbar">
+        {FIELDS.map((name) => (
+          <label key={name}>
+            <span>{t(`audit.${name}`)}</span>
+            <input
+              type="search"
+              value={address[name] ?? ""}
+              onChange={(event) =>
+                void navigate({ to: "/audit", replace: true, search: { ...asked, [name]: event.target.value } })
+              }
+            />
+          </label>
+        ))}
+      </div>
+      <p>
+        <button type="button" className="button" disabled={lines.length === 0} onClick={() => save(lines)}>
+          {t("audit.export", { n: lines.length })}
+        </button>
+      </p>
+      {pages.isError && <Failure error={pages.error} retry={() => void pages.refetch()} />}
+      {pages.isPending && <Loading />}
+      {pages.data !== undefined && lines.length === 0 && <Empty title={t("audit.none")} />}
+      <ul className="rows">
+        {lines.map((line, index) => (
+          <li key={line.seq ?? `stray ${index}`} className="row audit-row">
+            <Line line={line} />
+          </li>
+        ))}
+      </ul>
+      {pages.hasNextPage && (
+        <button type="button" className="button more" onClick={() => void pages.fetchNextPage()}>
+          {t("tools.more")}
+        </button>
+      )}
+    </div>
+  );
+}
+
+function Line({ line }: { line: Lines[number] }) {
+  if (line.stray !== undefined) return <code>{plain(line.stray)}</code>;
+  const { name, status, caller } = (line.fields ?? {}) as Record<string, unknown>;
+  const tone = status === "success" ? "good" : status === "error" || status === "refused" ? "bad" : "";
+  return (
+    <details>
+      <summary>
+        <span>{line.event}</span>
+        {typeof name === "string" && <strong>{plain(name)}</strong>}
+        {typeof status === "string" && <Badge tone={tone}>{status}</Badge>}
+        {typeof caller === "string" && <span className="muted">{plain(caller)}</span>}
+        {line.time !== undefined && <When moment={line.time} />}
+      </summary>
+      <pre tabIndex={0} dir="ltr">
+        {plain(JSON.stringify(line.fields ?? {}, null, 2))}
+      </pre>
+    </details>
+  );
+}
+
+function Chain() {
+  const chain = useQuery({
+    queryKey: ["audit-chain"],
+    queryFn: () => data(api.GET("/audit/verify")),
+    staleTime: 60_000,
+  });
+  if (chain.data === undefined) return null;
+  const { ok, lines, problem } = chain.data;
+  return (
+    <p>
+      <Badge tone={ok ? "good" : "bad"}>{t(ok ? "audit.whole" : "audit.broken")}</Badge>{" "}
+      {ok ? t("audit.lines", { n: lines }) : plain(problem?.message ?? "")}
+    </p>
+  );
+}
+
+/** Save lines as a file of JSON lines. */
+function save(lines: Lines): void {
+  const text = lines.map((line) => `${JSON.stringify(line)}\n`).join("");
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob([text], { type: "application/jsonl" }));
+  link.download = "audit.jsonl";
+  link.click();
+  URL.revokeObjectURL(link.href);
+}

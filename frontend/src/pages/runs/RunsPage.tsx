@@ -1,0 +1,77 @@
+import { useInfiniteQuery } from "@tanstack/react-query";
+import { Link, useNavigate, useSearch } from "@tanstack/react-router";
+import { api, data } from "../../api/client";
+import { plain } from "../../parts/json";
+import { When } from "../../parts/small";
+import { Empty, Failure, Loading } from "../../parts/states";
+import { number, t } from "../../text";
+import { STATES, StateBadge, type State } from "./states";
+import "./runs.css";
+
+const PAGE = 50;
+
+/** The runs of agents and workflows, the newest first, by state and agent. */
+export function Page() {
+  const address = useSearch({ strict: false }) as Record<string, string | undefined>;
+  const navigate = useNavigate();
+  const state = STATES.find((one) => one === address.state);
+  const agent = address.agent ?? "";
+  const change = (part: { state?: string; agent?: string }) =>
+    void navigate({ to: "/runs", replace: true, search: { state: state ?? "", agent, ...part } });
+  const query = { state, agent: agent === "" ? undefined : agent, pageSize: PAGE };
+  const pages = useInfiniteQuery({
+    queryKey: ["runs", "list", query],
+    queryFn: ({ pageParam: pageToken }: { pageParam: string | undefined }) =>
+      data(api.GET("/runs", { params: { query: { ...query, pageToken } } })),
+    initialPageParam: undefined,
+    getNextPageParam: (page) => page.nextPageToken ?? undefined,
+  });
+  const runs = pages.data?.pages.flatMap((page) => page.runs) ?? [];
+  return (
+    <div className="runs">
+      <h1>{t("page.runs")}</h1>
+      <div className="toolbar">
+        <label>
+          <span>{t("runs.state")}</span>
+          <select value={state ?? ""} onChange={(event) => change({ state: event.target.value as State | "" })}>
+            <option value="">{t("runs.all")}</option>
+            {STATES.map((one) => (
+              <option key={one} value={one}>
+                {t(`run.${one}`)}
+              </option>
+            ))}
+          </select>
+        </label>
+        <label>
+          <span>{t("runs.agent")}</span>
+          <input type="search" value={agent} onChange={(event) => change({ agent: event.target.value })} />
+        </label>
+      </div>
+      {pages.isError && <Failure error={pages.error} retry={() => void pages.refetch()} />}
+      {pages.isPending && <Loading />}
+      {pages.data !== undefined && runs.length === 0 && <Empty title={t("runs.none")} hint={t("runs.none.hint")} />}
+      <ul className="rows">
+        {runs.map((run) => (
+          <li key={run.id} className="row">
+            <StateBadge state={run.state} />
+            <div className="row-main">
+              <Link to={`/runs/${run.id}`} className="row-title">
+                {run.agent}
+              </Link>
+              <p className="row-about">{plain(run.prompt.slice(0, 300))}</p>
+            </div>
+            <p className="row-usage">
+              <span>{t("run.tokens", { n: number(run.inputTokens + run.outputTokens) })}</span>
+              <When moment={run.createdAt} />
+            </p>
+          </li>
+        ))}
+      </ul>
+      {pages.hasNextPage && (
+        <button type="button" className="button more" onClick={() => void pages.fetchNextPage()}>
+          {t("tools.more")}
+        </button>
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,113 @@
+import { keepPreviousData, useQueries, useQuery } from "@tanstack/react-query";
+import { api, type Bundle, data, type Schemas } from "../../api/client";
+import { Switch } from "../../parts/small";
+import { type Key, number, t } from "../../text";
+import { asQuery, FACETS, type Facet, type Filters } from "./filters";
+import { useSwitch } from "./switches";
+
+const FEW = 8;
+const COUNTED = { sources: "sources", kinds: "kinds", bundleIDs: "bundles", tags: "tags" } as const;
+
+/** The values of each facet with their counts, as the other filters leave them. */
+export function FacetPanel({ filters, change }: { filters: Filters; change: (part: Partial<Filters>) => void }) {
+  const counts = useQueries({
+    queries: FACETS.map((facet) => {
+      const query = { ...asQuery(filters, facet), q: filters.q === "" ? undefined : filters.q };
+      return {
+        queryKey: ["tools", "facets", query],
+        queryFn: () => data(api.GET("/tools/facets", { params: { query } })),
+        placeholderData: keepPreviousData,
+      };
+    }),
+  });
+  const bundles = useQuery({
+    queryKey: ["bundles"],
+    queryFn: () => data(api.GET("/tools/bundles", { params: { query: { includeDisabled: true } } })),
+  });
+  const byId = new Map(bundles.data?.bundles.map((bundle) => [bundle.id, bundle]));
+  const chosen = FACETS.some((facet) => filters[facet].length > 0);
+
+  return (
+    <details className="facets" open={matchMedia("(min-width: 900px)").matches}>
+      <summary>
+        {t("tools.filters")}
+        {chosen && (
+          <button
+            type="button"
+            className="button quiet"
+            onClick={() => change({ sources: [], kinds: [], bundleIDs: [], tags: [] })}
+          >
+            {t("tools.filters.clear")}
+          </button>
+        )}
+      </summary>
+      {FACETS.map((facet, index) => (
+        <FacetGroup
+          key={facet}
+          facet={facet}
+          counts={counts[index]?.data}
+          chosen={filters[facet]}
+          bundles={byId}
+          onChange={(values) => change({ [facet]: values })}
+        />
+      ))}
+      <label className="facet">
+        <input type="checkbox" checked={filters.disabled} onChange={(event) => change({ disabled: event.target.checked })} />
+        <span>{t("tools.filter.off")}</span>
+      </label>
+    </details>
+  );
+}
+
+type GroupProps = {
+  facet: Facet;
+  counts: Schemas["FacetCounts"] | undefined;
+  chosen: string[];
+  bundles: Map<string, Bundle>;
+  onChange: (values: string[]) => void;
+};
+
+function FacetGroup({ facet, counts, chosen, bundles, onChange }: GroupProps) {
+  const toggle = useSwitch();
+  const found = Object.entries(counts?.[COUNTED[facet]] ?? {}).toSorted(([, a], [, b]) => b - a);
+  const listed = found.filter(([value], index) => index < FEW || chosen.includes(value));
+  // A bundle that is disabled has no enabled tool to count, and must still be found to enable it.
+  const off = facet === "bundleIDs" ? [...bundles.values()].filter((one) => !one.isEnabled && !counts?.bundles[one.id]) : [];
+  const values: [string, number][] = [...listed, ...off.map((one): [string, number] => [one.id, 0])];
+  if (values.length === 0) return null;
+  const name = (value: string) => {
+    if (facet === "sources") return t(`source.${value}` as Key);
+    const bundle = facet === "bundleIDs" ? bundles.get(value) : undefined;
+    return bundle === undefined ? value : bundle.displayName || bundle.slug;
+  };
+  return (
+    <fieldset>
+      <legend>{t(`tools.filter.${facet}`)}</legend>
+      {values.map(([value, count]) => {
+        const bundle = facet === "bundleIDs" ? bundles.get(value) : undefined;
+        return (
+          <div className="facet-line" key={value}>
+            <label className="facet">
+              <input
+                type="checkbox"
+                checked={chosen.includes(value)}
+                onChange={(event) =>
+                  onChange(event.target.checked ? [...chosen, value] : chosen.filter((one) => one !== value))
+                }
+              />
+              <span>{name(value)}</span>
+              <output>{number(count)}</output>
+            </label>
+            {bundle !== undefined && (
+              <Switch
+                label={t("tools.bundle.enabled", { name: name(value) })}
+                on={bundle.isEnabled !== false}
+                onChange={(on) => toggle({ bundle, on })}
+              />
+            )}
+          </div>
+        );
+      })}
+    </fieldset>
+  );
+}

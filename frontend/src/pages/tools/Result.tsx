@@ -1,0 +1,125 @@
+import { useState } from "react";
+import type { Schemas } from "../../api/client";
+import { Badge } from "../../parts/small";
+import { plain } from "../../parts/json";
+import { number, t } from "../../text";
+import type { CallEvent, Ended } from "./call";
+
+const MOST = 20_000;
+
+/** The events of a call as they come. */
+export function Progress({ events }: { events: CallEvent[] }) {
+  const progress = events.findLast(({ kind }) => kind === "progress")?.data;
+  const waiting = events.at(-1)?.kind === "approval" ? events.at(-1)?.data : undefined;
+  const output = events.map(({ kind, data }) => (kind === "chunk" ? (data.text ?? "") : "")).join("");
+  return (
+    <>
+      {waiting !== undefined && <p className="warnings">{t("test.waiting", { reason: waiting.message ?? "" })}</p>}
+      {progress !== undefined && (
+        <p className="progress">
+          <progress value={progress.done ?? undefined} max={progress.total ?? undefined} />
+          {progress.total != null && <span>{t("test.progress", { done: progress.done ?? 0, total: progress.total })}</span>}
+          <span>{plain(progress.message ?? "")}</span>
+        </p>
+      )}
+      {output !== "" && (
+        <figure className="output">
+          <figcaption>{t("test.output")}</figcaption>
+          <Text text={output} />
+        </figure>
+      )}
+    </>
+  );
+}
+
+/** The end of a call: its value or error, and the facts about it. */
+export function Result({ ended }: { ended: Ended }) {
+  const { result, call } = ended;
+  const { ok, value, error, warnings, meta } = result;
+  const state = call?.status === "cancelled" ? "cancelled" : ok ? "ok" : "error";
+  const tones = { ok: "good", error: "bad", cancelled: "" } as const;
+  return (
+    <>
+      <p className="result-facts">
+        <Badge tone={tones[state]}>{t(`test.${state}`)}</Badge>
+        {call !== null && <Times call={call} />}
+      </p>
+      {ok ? <Text text={typeof value === "string" ? value : JSON.stringify(value, null, 2)} /> : <Problem error={error} />}
+      {(warnings ?? []).map((warning) => (
+        <p key={warning} className="muted">
+          {plain(warning)}
+        </p>
+      ))}
+      {meta !== undefined && <Facts facts={meta} />}
+      {!ok && error?.details != null && Object.keys(error.details).length > 0 && <Facts facts={error.details} />}
+    </>
+  );
+}
+
+function between(from: string, to: string): string {
+  return number(Math.max(0, Date.parse(to) - Date.parse(from)));
+}
+
+function Times({ call }: { call: Schemas["CallState"] }) {
+  const attempts = call.history?.attempts ?? [];
+  const first = attempts[0];
+  return (
+    <>
+      {call.endedAt != null && <span>{t("test.duration", { ms: between(call.beganAt, call.endedAt) })}</span>}
+      {first !== undefined && <span>{t("test.queued", { ms: between(call.beganAt, first.beganAt) })}</span>}
+      {attempts.length > 0 && <span>{t("test.attempts", { n: attempts.length })}</span>}
+    </>
+  );
+}
+
+export function Problem({ error }: { error: Schemas["Problem"] | undefined }) {
+  if (error === undefined) return null;
+  return (
+    <div className="problem">
+      <p>
+        <code>{error.code}</code> {plain(error.message)}
+      </p>
+      {error.hint != null && error.hint !== "" && <p className="muted">{plain(error.hint)}</p>}
+      <Violations found={error.violations ?? []} />
+    </div>
+  );
+}
+
+export function Violations({ found }: { found: { path: string; message: string }[] }) {
+  return (
+    <ul className="bullets">
+      {found.map(({ path, message }) => (
+        <li key={`${path} ${message}`}>
+          <code>{path}</code> {plain(message)}
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+function Facts({ facts }: { facts: Record<string, unknown> }) {
+  return (
+    <details>
+      <summary>{t("test.facts")}</summary>
+      <Text text={JSON.stringify(facts, null, 2)} />
+    </details>
+  );
+}
+
+/** A text of whatever length and content. */
+function Text({ text }: { text: string }) {
+  const [whole, setWhole] = useState(false);
+  const cut = !whole && text.length > MOST;
+  return (
+    <>
+      <pre tabIndex={0} dir="ltr">
+        {plain(cut ? text.slice(0, MOST) : text)}
+      </pre>
+      {cut && (
+        <button type="button" className="button" onClick={() => setWhole(true)}>
+          {t("test.whole", { n: text.length })}
+        </button>
+      )}
+    </>
+  );
+}

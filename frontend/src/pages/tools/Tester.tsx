@@ -1,0 +1,174 @@
+import { useQueryClient } from "@tanstack/react-query";
+import { lazy, Suspense, useEffect, useRef, useState } from "react";
+import { ApiError, type Tool } from "../../api/client";
+import { readObject } from "../../parts/json";
+import { announce } from "../../parts/notices";
+import { Failure, Loading } from "../../parts/states";
+import { t } from "../../text";
+import { type CallEvent, cancel, type Ended, run } from "./call";
+import { COPIES } from "./copies";
+import { toolPath } from "./paths";
+import { Progress, Result } from "./Result";
+import "./tester.css";
+
+const SchemaForm = lazy(() => import("../../parts/SchemaForm/SchemaForm"));
+
+type State = { kind: "idle" } | { kind: "running"; call: string } | { kind: "ended"; ended: Ended } | { kind: "refused"; error: unknown };
+
+/** A form and JSON for one value, and the answer of the call. The text is the value: exactly it is sent. */
+export function Tester({ tool, start }: { tool: Tool; start: string }) {
+  const [text, setText] = useState(start);
+  const [mode, setMode] = useState<"form" | "json">("form");
+  const [state, setState] = useState<State>({ kind: "idle" });
+  const [events, setEvents] = useState<CallEvent[]>([]);
+  const queries = useQueryClient();
+  const alive = useRef(true);
+  useEffect(() => {
+    alive.current = true;
+    return () => {
+      alive.current = false;
+    };
+  }, []);
+
+  const read = readObject(text);
+  const valid = "value" in read;
+  const running = state.kind === "running";
+
+  const makeCall = async (dryRun: boolean) => {
+    setEvents([]);
+    setState({ kind: "running", call: "" });
+    try {
+      const ended = await run(tool, text, {
+        dryRun,
+        onCall: (call) => alive.current && setState({ kind: "running", call }),
+        onEvent: (event) => alive.current && setEvents((known) => [...known, event]),
+      });
+      if (alive.current) setState({ kind: "ended", ended });
+    } catch (error) {
+      if (alive.current) setState({ kind: "refused", error });
+    }
+    void queries.invalidateQueries({ queryKey: ["calls"] });
+    void queries.invalidateQueries({ queryKey: ["usage"] });
+  };
+
+  return (
+    <section className="card tester" aria-labelledby="tester">
+      <div className="tester-head">
+        <h2 id="tester">{t("tool.try")}</h2>
+        <div className="tabs">
+          {(["form", "json"] as const).map((one) => (
+            <button key={one} type="button" className="button" aria-pressed={mode === one} onClick={() => setMode(one)}>
+              {t(`test.${one}`)}
+            </button>
+          ))}
+        </div>
+      </div>
+      <form
+        className="tester-input"
+        onSubmit={(event) => {
+          event.preventDefault();
+          if (valid && !running) void makeCall(false);
+        }}
+      >
+        {mode === "form" && valid ? (
+          <Suspense fallback={<Loading />}>
+            <SchemaForm
+              schema={tool.argSchema}
+              value={read.value}
+              refused={violationsOf(state)}
+              onChange={(value) => setText(JSON.stringify(value, null, 2))}
+            />
+          </Suspense>
+        ) : (
+          <JsonField text={text} onChange={setText} />
+        )}
+        <div className="tester-actions">
+          <button type="submit" className="button primary" disabled={!valid || running}>
+            {t("test.run")}
+          </button>
+          <button type="button" className="button" disabled={!valid || running} onClick={() => void makeCall(true)}>
+            {t("test.dry")}
+          </button>
+          {valid && <Copies tool={tool} text={text} />}
+        </div>
+      </form>
+      <div className="tester-answer" aria-live="polite">
+        <h3>{t("test.result")}</h3>
+        {state.kind === "idle" && <p className="muted">{t("test.result.none")}</p>}
+        {state.kind === "running" && (
+          <p className="result-facts">
+            {t("test.running")}
+            <button
+              type="button"
+              className="button"
+              disabled={state.call === ""}
+              onClick={() => void cancel(state.call).catch((error: unknown) => announce(String(error)))}
+            >
+              {t("test.cancel")}
+            </button>
+          </p>
+        )}
+        {running && <Progress events={events} />}
+        {state.kind === "ended" && <Result ended={state.ended} />}
+        {state.kind === "refused" && <Failure error={state.error} />}
+      </div>
+    </section>
+  );
+}
+
+/** Return what the server found wrong with the arguments of the last call. */
+function violationsOf(state: State): { path: string; message: string }[] {
+  if (state.kind === "ended") return state.ended.result.error?.violations ?? [];
+  return state.kind === "refused" && state.error instanceof ApiError ? state.error.violations : [];
+}
+
+function JsonField({ text, onChange }: { text: string; onChange: (text: string) => void }) {
+  const read = readObject(text);
+  const wrong =
+    "line" in read
+      ? t("test.json.invalid", { line: read.line, column: read.column })
+      : "notAnObject" in read
+        ? t("test.json.object")
+        : "";
+  return (
+    <label className="json">
+      <span>{t("test.json.label")}</span>
+      <textarea
+        value={text}
+        rows={Math.min(24, Math.max(8, text.split("\n").length + 1))}
+        spellCheck={false}
+        aria-invalid={wrong !== ""}
+        aria-describedby="json-wrong"
+        dir="ltr"
+        onChange={(event) => onChange(event.target.value)}
+      />
+      <span id="json-wrong" className="wrong" role="alert">
+        {wrong}
+      </span>
+    </label>
+  );
+}
+
+async function copy(made: string): Promise<void> {
+  await navigator.clipboard.writeText(made);
+  announce(t("test.copied"));
+}
+
+function Copies({ tool, text }: { tool: Tool; text: string }) {
+  const link = `${location.origin}${location.pathname}#${toolPath(tool)}?args=${encodeURIComponent(text)}`;
+  return (
+    <details className="copies">
+      <summary className="button">{t("test.copy")}</summary>
+      <div>
+        {Object.entries(COPIES).map(([name, make]) => (
+          <button key={name} type="button" className="button" onClick={() => void copy(make(tool, text))}>
+            {name}
+          </button>
+        ))}
+        <button type="button" className="button" onClick={() => void copy(link)}>
+          {t("test.link")}
+        </button>
+      </div>
+    </details>
+  );
+}

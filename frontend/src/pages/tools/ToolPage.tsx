@@ -1,0 +1,164 @@
+import { useQuery } from "@tanstack/react-query";
+import { useParams, useSearch } from "@tanstack/react-router";
+import { useState } from "react";
+import { api, data, type Tool } from "../../api/client";
+import { plain } from "../../parts/json";
+import { SchemaTree } from "../../parts/SchemaTree";
+import { Switch, When } from "../../parts/small";
+import { Shown } from "../../parts/states";
+import { type Key, t } from "../../text";
+import { Marks } from "./ToolRow";
+import { RecentCalls } from "./RecentCalls";
+import { useSwitch } from "./switches";
+import { Tester } from "./Tester";
+import "./tool.css";
+import { Usage } from "./Usage";
+import { Versions } from "./Versions";
+
+/** One version of a tool: what it takes, what it may touch, who used it, and the tester. */
+export function Page() {
+  const { bundle = "", slug = "", version = "" } = useParams({ strict: false }) as Record<string, string>;
+  const path = { bundleID: bundle, toolSlug: slug, v: version };
+  const tool = useQuery({
+    queryKey: ["tool", path],
+    queryFn: () => data(api.GET("/tools/bundles/{bundleID}/tools/{toolSlug}/version/{v}", { params: { path } })),
+  });
+  return <Shown query={tool}>{(found) => <Whole key={found.toolID} tool={found} />}</Shown>;
+}
+
+function Whole({ tool }: { tool: Tool }) {
+  const toggle = useSwitch();
+  const { args } = useSearch({ strict: false }) as { args?: string };
+  // A new start for the tester, with these arguments.
+  const [given, setGiven] = useState({ text: args ?? firstArguments(tool), turn: 0 });
+  const use = (text: string) => setGiven(({ turn }) => ({ text, turn: turn + 1 }));
+
+  return (
+    <div className="tool">
+      <header className="tool-head">
+        <h1>{tool.displayName || tool.name}</h1>
+        <Marks tool={tool} />
+        <Switch label={t("tools.enabled", { name: tool.name })} on={tool.isEnabled} onChange={(on) => toggle({ tool, on })} />
+        <p className="tool-about">{tool.description}</p>
+      </header>
+      <Warnings tool={tool} />
+      <Tester key={given.turn} tool={tool} start={given.text} />
+      <div className="tool-facts">
+        <section className="card" aria-labelledby="touches">
+          <h2 id="touches">{t("tool.touches")}</h2>
+          {tool.touches.length === 0 ? (
+            <p>{t("tool.touches.none")}</p>
+          ) : (
+            <ul className="bullets">
+              {tool.touches.map((one) => (
+                <li key={one}>{one}</li>
+              ))}
+            </ul>
+          )}
+        </section>
+        <section className="card" aria-labelledby="arguments">
+          <h2 id="arguments">{t("tool.arguments")}</h2>
+          <SchemaTree schema={tool.argSchema} none={t("tool.arguments.none")} />
+          <h2 className="second">{t("tool.answer")}</h2>
+          {tool.outputSchema === null ? (
+            <p className="muted">
+              {tool.outputFormat}. {t("tool.answer.any")}
+            </p>
+          ) : (
+            <SchemaTree schema={tool.outputSchema} none={tool.outputFormat} />
+          )}
+        </section>
+        <Examples tool={tool} use={use} />
+        <About tool={tool} />
+        <Usage tool={tool} />
+        <Versions tool={tool} />
+        <RecentCalls tool={tool} />
+      </div>
+      {typeof tool.impl.manifest === "string" && (
+        <details className="card">
+          <summary>{t("tool.source")}</summary>
+          <pre tabIndex={0} dir="ltr">
+            {plain(tool.impl.manifest)}
+          </pre>
+        </details>
+      )}
+    </div>
+  );
+}
+
+function firstArguments(tool: Tool): string {
+  const first = tool.examples[0]?.params;
+  return JSON.stringify(first ?? {}, null, 2);
+}
+
+function Warnings({ tool }: { tool: Tool }) {
+  const lines = [
+    tool.isEnabled ? null : t("tool.disabled"),
+    tool.trust === null ? null : t(`tool.trust.${tool.trust}`),
+    tool.unavailableBecause === null ? null : t("tool.unavailable", { reason: tool.unavailableBecause }),
+    tool.asks === null ? null : t("tool.asks", { reason: tool.asks }),
+  ].filter((line) => line !== null);
+  if (lines.length === 0) return null;
+  return (
+    <ul className="warnings">
+      {lines.map((line) => (
+        <li key={line}>{line}</li>
+      ))}
+    </ul>
+  );
+}
+
+function Examples({ tool, use }: { tool: Tool; use: (text: string) => void }) {
+  if (tool.examples.length === 0) return null;
+  return (
+    <section className="card" aria-labelledby="examples">
+      <h2 id="examples">{t("tool.examples")}</h2>
+      <ul className="examples">
+        {tool.examples.map((example, index) => {
+          const text = JSON.stringify(example.params ?? {}, null, 2);
+          return (
+            <li key={`${index} ${text}`}>
+              <span>{typeof example.description === "string" && example.description !== "" ? example.description : t("tool.examples")}</span>
+              <button type="button" className="button" onClick={() => use(text)}>
+                {t("tool.examples.use")}
+              </button>
+              <pre>{text}</pre>
+            </li>
+          );
+        })}
+      </ul>
+    </section>
+  );
+}
+
+function About({ tool }: { tool: Tool }) {
+  return (
+    <section className="card" aria-labelledby="about">
+      <h2 id="about">{t("tool.about")}</h2>
+      <dl className="pairs">
+        <dt>{t("tool.name")}</dt>
+        <dd>
+          <code>{tool.name}</code>
+        </dd>
+        <dt>{t("tool.bundle")}</dt>
+        <dd>
+          {tool.bundle} · {t(`source.${tool.source}` as Key)}
+        </dd>
+        <dt>{t("tool.kind")}</dt>
+        <dd>{tool.kind}</dd>
+        <dt>{t("tool.version")}</dt>
+        <dd>{tool.version}</dd>
+        {tool.owner !== "" && (
+          <>
+            <dt>{t("tool.owner")}</dt>
+            <dd>{tool.owner}</dd>
+          </>
+        )}
+        <dt>{t("tool.modified")}</dt>
+        <dd>
+          <When moment={tool.modifiedAt} />
+        </dd>
+      </dl>
+    </section>
+  );
+}

@@ -1,0 +1,47 @@
+import { Link } from "@tanstack/react-router";
+import type { ToolItem } from "../../api/client";
+import { Badge, Switch, When } from "../../parts/small";
+import { t } from "../../text";
+import { toolPath } from "./paths";
+import { useSwitch } from "./switches";
+
+export function ToolRow({ tool }: { tool: ToolItem }) {
+  const toggle = useSwitch();
+  return (
+    <li className={tool.isEnabled ? "row" : "row off"}>
+      <div className="row-main">
+        <Link to={toolPath(tool)} className="row-title">
+          {tool.displayName || tool.name}
+        </Link>
+        {tool.displayName !== "" && tool.displayName !== tool.name && <code className="row-name">{tool.name}</code>}
+        <p className="row-about">{tool.description}</p>
+        <p className="row-facts">
+          <span>{tool.kind}</span>
+          {tool.touches.length > 0 && <span className="touches" title={tool.touches.join("\n")}>{tool.touches.join(" · ")}</span>}
+          <Marks tool={tool} />
+        </p>
+      </div>
+      <p className="row-usage">
+        <span>{tool.callCount === 0 ? t("tools.never") : t("tools.calls", { n: tool.callCount })}</span>
+        {tool.lastCalledAt !== null && <When moment={tool.lastCalledAt} />}
+      </p>
+      <Switch
+        label={t("tools.enabled", { name: tool.name })}
+        on={tool.isEnabled}
+        onChange={(on) => toggle({ tool, on })}
+      />
+    </li>
+  );
+}
+
+/** What keeps a tool from running at once. */
+export function Marks({ tool }: { tool: ToolItem }) {
+  return (
+    <>
+      {tool.trust === "new" && <Badge tone="warn">{t("tools.waits")}</Badge>}
+      {tool.trust === "changed" && <Badge tone="warn">{t("tools.changed")}</Badge>}
+      {tool.availability === "unavailable" && <Badge tone="bad">{t("tools.unavailable")}</Badge>}
+      {tool.asks !== null && <Badge>{t("tools.asks")}</Badge>}
+    </>
+  );
+}

@@ -1,0 +1,17 @@
+import { begin } from "../api/session";
+import { t } from "../text";
+
+/** Shown without a session: how to get one. */
+export function Login() {
+  return (
+    <main className="login">
+      <h1>{t("login.title")}</h1>
+      <p>{t("login.how")}</p>
+      <pre>toolcrib ui</pre>
+      <p>{t("login.again")}</p>
+      <button type="button" className="button primary" onClick={() => void begin()}>
+        {t("login.retry")}
+      </button>
+    </main>
+  );
+}

@@ -1,0 +1,87 @@
+import { keepPreviousData, useQuery } from "@tanstack/react-query";
+import { useNavigate } from "@tanstack/react-router";
+import { Command } from "cmdk";
+import { useEffect, useRef, useState } from "react";
+import { api, data } from "../api/client";
+import { logOut } from "../api/session";
+import { PAGES } from "../pages";
+import { toolPath } from "../pages/tools/paths";
+import { chooseLanguage, language, t } from "../text";
+import { applyTheme, THEMES } from "./theme";
+
+const FEW = 8;
+type Action = { id: string; label: string; run: () => void };
+
+/** Ctrl-K: pages and actions that contain the words, and tools as the server's search ranks them. */
+export default function Palette({ close }: { close: () => void }) {
+  const [words, setWords] = useState("");
+  const dialog = useRef<HTMLDialogElement>(null);
+  const navigate = useNavigate();
+  const found = useQuery({
+    queryKey: ["tools", "palette", words],
+    queryFn: () => data(api.GET("/tools/search", { params: { query: { q: words, pageSize: FEW } } })),
+    enabled: words.trim() !== "",
+    placeholderData: keepPreviousData,
+  });
+  useEffect(() => {
+    dialog.current?.showModal();
+    // It would choose the list around the field, which can have the focus too.
+    dialog.current?.querySelector("input")?.focus();
+  }, []);
+
+  const go = (to: string) => () => void navigate({ to });
+  const pages: Action[] = PAGES.flatMap(({ path, title }) =>
+    title === undefined ? [] : [{ id: path, label: t(title), run: go(path) }],
+  );
+  const actions: Action[] = [
+    ...THEMES.map((theme) => ({
+      id: `theme ${theme}`,
+      label: `${t("app.theme")}: ${t(`app.theme.${theme}`)}`,
+      run: () => applyTheme(theme),
+    })),
+    { id: "language", label: language === "de" ? "English" : "Deutsch", run: () => chooseLanguage(language === "de" ? "en" : "de") },
+    { id: "logout", label: t("app.logout"), run: () => void logOut() },
+  ];
+  const tools: Action[] =
+    words.trim() === ""
+      ? []
+      : (found.data?.tools ?? []).map((tool) => ({ id: tool.name, label: tool.name, run: go(toolPath(tool)) }));
+  const matching = (listed: Action[]) => listed.filter(({ label }) => label.toLowerCase().includes(words.trim().toLowerCase()));
+
+  const group = (heading: string, listed: Action[]) =>
+    listed.length > 0 && (
+      <Command.Group heading={heading}>
+        {listed.map(({ id, label, run }) => (
+          <Command.Item
+            key={id}
+            value={`${heading} ${id}`}
+            onSelect={() => {
+              close();
+              run();
+            }}
+          >
+            {label}
+          </Command.Item>
+        ))}
+      </Command.Group>
+    );
+
+  return (
+    <dialog ref={dialog} className="palette" aria-label={t("palette.title")} onClose={close}>
+      <Command shouldFilter={false} label={t("palette.title")}>
+        <div className="palette-head">
+          <Command.Input value={words} onValueChange={setWords} placeholder={t("palette.hint")} />
+          <button type="button" className="button quiet" onClick={close}>
+            {t("palette.close")}
+          </button>
+        </div>
+        <Command.List>
+          {!found.isFetching && <Command.Empty>{t("palette.none")}</Command.Empty>}
+          {group(t("palette.tools"), tools)}
+          {group(t("palette.pages"), matching(pages))}
+          {group(t("palette.actions"), matching(actions))}
+        </Command.List>
+      </Command>
+    </dialog>
+  );
+}

@@ -1,0 +1,46 @@
+import Form from "@rjsf/core";
+import type { UiSchema } from "@rjsf/utils";
+import { useMemo, useState } from "react";
+import "./form.css";
+import { withoutDefaults } from "./schema";
+import { templates, widgets } from "./templates";
+import { errorsOf, validator } from "./validator";
+
+type Props = {
+  schema: Record<string, unknown>;
+  value: Record<string, unknown>;
+  /** What the server found wrong with a value that it refused. */
+  refused: { path: string; message: string }[];
+  onChange: (value: Record<string, unknown>) => void;
+};
+
+const UI: UiSchema = { "ui:submitButtonOptions": { norender: true }, "ui:title": " " };
+
+/** A form for one JSON object. Nothing is filled in by itself: what is not set is not sent. */
+export default function SchemaForm({ schema, value, refused, onChange }: Props) {
+  const [touched, setTouched] = useState(false);
+  // Its name and description stand above the form already.
+  const shown = useMemo(() => ({ ...withoutDefaults(schema), title: undefined, description: undefined }), [schema]);
+  return (
+    <Form
+      tagName="div"
+      idPrefix="args"
+      schema={shown}
+      uiSchema={UI}
+      formData={value}
+      validator={validator}
+      templates={templates}
+      widgets={widgets}
+      extraErrors={errorsOf(refused)}
+      liveValidate={touched ? "onChange" : undefined}
+      showErrorList={false}
+      noHtml5Validate
+      experimental_defaultFormStateBehavior={{ emptyObjectFields: "skipDefaults", arrayMinItems: { populate: "never" } }}
+      onChange={({ formData }) => {
+        if (JSON.stringify(formData) === JSON.stringify(value)) return;
+        setTouched(true);
+        onChange((formData ?? {}) as Record<string, unknown>);
+      }}
+    />
+  );
+}

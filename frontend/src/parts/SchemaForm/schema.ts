@@ -1,0 +1,24 @@
+/** A schema as the form takes it: it fills nothing in by itself, so defaults are only named. */
+
+import type { RJSFSchema } from "@rjsf/utils";
+import { t } from "../../text";
+
+// Keywords whose value is a map of names to schemas, and those that are schemas or lists of them.
+const MAPS = new Set(["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"]);
+const PARTS = new Set(["items", "prefixItems", "additionalProperties", "oneOf", "anyOf", "allOf", "not", "if", "then", "else"]);
+
+/** Return the schema with its defaults in words. */
+export function withoutDefaults(schema: unknown): RJSFSchema {
+  if (typeof schema !== "object" || schema === null) return schema as RJSFSchema;
+  const { default: value, ...rest } = schema as RJSFSchema;
+  const parts = Object.entries(rest).map(([key, part]) => {
+    if (Array.isArray(part)) return [key, PARTS.has(key) ? part.map(withoutDefaults) : part];
+    if (PARTS.has(key)) return [key, withoutDefaults(part)];
+    if (!MAPS.has(key)) return [key, part];
+    return [key, Object.fromEntries(Object.entries(part as object).map(([name, one]) => [name, withoutDefaults(one)]))];
+  });
+  const made = Object.fromEntries(parts) as RJSFSchema;
+  if (value === undefined) return made;
+  const named = t("tool.default", { value: JSON.stringify(value) });
+  return { ...made, description: [made.description, named].filter(Boolean).join(" · ") };
+}

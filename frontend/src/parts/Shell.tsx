@@ -1,0 +1,134 @@
+import { Link, Outlet, useRouterState } from "@tanstack/react-router";
+import { lazy, Suspense, useEffect, useRef, useState } from "react";
+import { useQuery } from "@tanstack/react-query";
+import { useChanges } from "../api/changes";
+import { api, data } from "../api/client";
+import { logOut } from "../api/session";
+import { PAGES } from "../pages";
+import { chooseLanguage, LANGUAGES, language, t } from "../text";
+import { Notices } from "./notices";
+import { Badge, Icon } from "./small";
+import { applyTheme, currentTheme, THEMES, type Theme } from "./theme";
+
+const Palette = lazy(() => import("./Palette"));
+const SEARCH = "M10.5 4a6.5 6.5 0 1 0 0 13 6.5 6.5 0 0 0 0-13zM15.5 15.5 21 21";
+
+/** The frame of every page: navigation, the palette, and choices of this person. */
+export function Shell() {
+  const [palette, setPalette] = useState(false);
+  const main = useRef<HTMLElement>(null);
+  const path = useRouterState({ select: (state) => state.location.pathname });
+  const waiting = useWaiting();
+  useChanges();
+
+  useEffect(() => {
+    const open = (event: KeyboardEvent) => {
+      const typing = event.target instanceof HTMLElement && event.target.closest("input, textarea, select, dialog");
+      const hotkey = (event.metaKey || event.ctrlKey) && event.key.toLowerCase() === "k";
+      if (!hotkey && (event.key !== "/" || typing)) return;
+      event.preventDefault();
+      setPalette(true);
+    };
+    addEventListener("keydown", open);
+    return () => removeEventListener("keydown", open);
+  }, []);
+
+  // A screen reader begins with the new page, as it would after loading one.
+  const shown = useRef(path);
+  useEffect(() => {
+    if (shown.current !== path) main.current?.focus({ preventScroll: true });
+    shown.current = path;
+  }, [path]);
+
+  return (
+    <div className="shell">
+      <button type="button" className="skip" onClick={() => main.current?.focus()}>
+        {t("app.skip")}
+      </button>
+      <header className="bar">
+        <Link to="/tools" className="brand">
+          {t("app.name")}
+        </Link>
+        <button type="button" className="search-hint" onClick={() => setPalette(true)}>
+          <Icon path={SEARCH} />
+          <span>{t("app.search")}</span>
+          <kbd>Ctrl K</kbd>
+        </button>
+      </header>
+      <nav className="nav" aria-label={t("app.menu")}>
+        {PAGES.map(
+          ({ path: to, title, icon }) =>
+            title !== undefined && (
+              <Link key={to} to={to} activeProps={{ className: "active" }}>
+                <Icon path={icon ?? ""} />
+                <span>{t(title)}</span>
+                {to === "/approvals" && waiting > 0 && (
+                  <Badge tone="warn">
+                    {waiting} <span className="visually-hidden">{t("approvals.waiting", { n: waiting })}</span>
+                  </Badge>
+                )}
+              </Link>
+            ),
+        )}
+      </nav>
+      <main ref={main} id="main" tabIndex={-1}>
+        <Outlet />
+      </main>
+      <Choices />
+      <Notices />
+      {palette && (
+        <Suspense>
+          <Palette close={() => setPalette(false)} />
+        </Suspense>
+      )}
+    </div>
+  );
+}
+
+/** Return how many calls wait for a person; the title of the window has the number too. */
+function useWaiting(): number {
+  const { data: counts } = useQuery({ queryKey: ["counts"], queryFn: () => data(api.GET("/counts")) });
+  const waiting = counts?.approvals ?? 0;
+  useEffect(() => {
+    document.title = waiting === 0 ? t("app.name") : `(${waiting}) ${t("app.name")}`;
+  }, [waiting]);
+  return waiting;
+}
+
+function Choices() {
+  const [theme, setTheme] = useState(currentTheme());
+  return (
+    <footer className="choices">
+      <label>
+        <span>{t("app.theme")}</span>
+        <select
+          value={theme}
+          onChange={(event) => {
+            const next = event.target.value as Theme;
+            applyTheme(next);
+            setTheme(next);
+          }}
+        >
+          {THEMES.map((one) => (
+            <option key={one} value={one}>
+              {t(`app.theme.${one}`)}
+            </option>
+          ))}
+        </select>
+      </label>
+      <label>
+        <span>{t("app.language")}</span>
+        <select value={language} onChange={(event) => chooseLanguage(event.target.value as "en" | "de")}>
+          {Object.entries(LANGUAGES).map(([code, name]) => (
+            <option key={code} value={code}>
+              {name}
+            </option>
+          ))}
+        </select>
+      </label>
+      <button type="button" className="button quiet" onClick={() => void logOut()}>
+        {t("app.logout")}
+      </button>
+    </footer>
+  );
+}

@@ -1,0 +1,46 @@
+/** JSON as a person writes it, with the place of an error; and texts that could hide something. */
+
+export type Read = { value: Record<string, unknown> } | { line: number; column: number } | { notAnObject: true };
+
+/** Read the text of a JSON object. */
+export function readObject(text: string): Read {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    const before = text.slice(0, goodPart(text)).split("\n");
+    return { line: before.length, column: (before.at(-1)?.length ?? 0) + 1 };
+  }
+  if (typeof value !== "object" || value === null || Array.isArray(value)) return { notAnObject: true };
+  return { value: value as Record<string, unknown> };
+}
+
+/** Return the length of the longest beginning that could go on to be JSON: browsers often name no place. */
+function goodPart(text: string): number {
+  let [good, bad] = [0, text.length + 1];
+  while (bad - good > 1) {
+    const middle = (good + bad) >> 1;
+    if (couldGoOn(text.slice(0, middle))) good = middle;
+    else bad = middle;
+  }
+  return good;
+}
+
+function couldGoOn(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch (error) {
+    const place = /position (\d+)/.exec(String(error));
+    return /end of|Unterminated/.test(String(error)) || (place !== null && Number(place[1]) >= text.length);
+  }
+}
+
+// Controls but tab and line feed, and what changes the direction of text or has no width (Unicode TR 36).
+// oxlint-disable-next-line no-control-regex
+const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g;
+
+/** Return a text with its hidden characters written out. */
+export function plain(text: string): string {
+  return text.replace(HIDDEN, (one) => `\\u${one.charCodeAt(0).toString(16).padStart(4, "0")}`);
+}

@@ -1,0 +1,84 @@
+/** The texts of the page in the person's language. */
+
+import { en } from "./en";
+
+export type Key = keyof typeof en;
+export type Messages = Record<Key, string>;
+
+/** `pseudo` is for tests of the layout: English, longer, from right to left. */
+export const LANGUAGES = { en: "English", de: "Deutsch" } as const;
+type Language = keyof typeof LANGUAGES | "pseudo";
+
+const STORED = "toolcrib.language";
+let messages: Messages = en;
+let plural = new Intl.PluralRules("en");
+export let language: Language = "en";
+
+function wanted(): Language {
+  const stored = localStorage.getItem(STORED);
+  if (stored === "en" || stored === "de" || stored === "pseudo") return stored;
+  return navigator.language.startsWith("de") ? "de" : "en";
+}
+
+/** Load the texts of the language that this person chose, or that the browser names. */
+export async function loadLanguage(): Promise<void> {
+  language = wanted();
+  if (language === "de") messages = (await import("./de")).de;
+  else if (language === "pseudo") messages = pseudo();
+  else messages = en;
+  const locale = language === "pseudo" ? "ar" : language;
+  plural = new Intl.PluralRules(locale === "ar" ? "en" : locale);
+  document.documentElement.lang = locale;
+  document.documentElement.dir = language === "pseudo" ? "rtl" : "ltr";
+}
+
+export function chooseLanguage(next: Language): void {
+  localStorage.setItem(STORED, next);
+  location.reload();
+}
+
+/** Return a text with its values; the number `n` chooses between one and many. */
+export function t(key: Key, values: Record<string, string | number> = {}): string {
+  const forms = messages[key].split("|");
+  const one = typeof values.n !== "number" || plural.select(values.n) === "one";
+  const text = (one ? forms[0] : forms[1]) ?? forms[0] ?? "";
+  return text.replace(/\{(\w+)\}/g, (whole, name: string) => {
+    const value = values[name];
+    return typeof value === "number" ? number(value) : (value ?? whole);
+  });
+}
+
+export function number(value: number): string {
+  return new Intl.NumberFormat(language === "de" ? "de" : "en").format(value);
+}
+
+/** Return a time in words of this language, such as "3 hours ago"; the exact one is for a title. */
+export function ago(moment: string): string {
+  const seconds = (Date.parse(moment) - Date.now()) / 1000;
+  const steps = [
+    [60, "second", 1],
+    [3600, "minute", 60],
+    [86_400, "hour", 3600],
+    [30 * 86_400, "day", 86_400],
+    [365 * 86_400, "month", 30 * 86_400],
+    [Infinity, "year", 365 * 86_400],
+  ] as const;
+  const [, unit, size] = steps.find(([below]) => Math.abs(seconds) < below) ?? steps[5];
+  const format = new Intl.RelativeTimeFormat(language === "de" ? "de" : "en", { numeric: "auto" });
+  return format.format(Math.round(seconds / size), unit);
+}
+
+export function exact(moment: string): string {
+  return new Intl.DateTimeFormat(language === "de" ? "de" : "en", {
+    dateStyle: "medium",
+    timeStyle: "medium",
+  }).format(new Date(moment));
+}
+
+function pseudo(): Messages {
+  const longer = Object.entries(en).map(([key, text]) => [
+    key,
+    text.replace(/[^|{}]+(?![^{]*\})/g, (part) => `⟦${part}~~⟧`),
+  ]);
+  return Object.fromEntries(longer) as Messages;
+}

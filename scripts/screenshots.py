@@ -1,0 +1,64 @@
+"""Draw every page of the web page in light, dark and phone width, of a project that is full, into build/."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from playwright.sync_api import Page, expect
+
+from tests.browser import DESK, PHONE, Opened, chromium
+from tests.filled import filled
+
+OUT = Path(__file__).resolve().parent.parent / "build" / "screenshots"
+LOOKS = {"light": ("light", DESK), "dark": ("dark", DESK), "phone": ("light", PHONE)}
+
+
+def tool_path(opened: Opened, name: str) -> str:
+    """Return the address of the page of a tool."""
+    found = opened.server.send("GET", f"/tools/search?q={name}").json["tools"][0]
+    return f"/tools/{found['bundleID']}/{found['slug']}/{found['version']}"
+
+
+def settled(page: Page) -> None:
+    """Wait until the page shows all that it asked for."""
+    page.wait_for_load_state("networkidle")
+    expect(page.locator(".loading")).to_have_count(0)
+
+
+def main() -> None:
+    """Draw the pages."""
+    OUT.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "settings.yml").write_text("{}")
+        os.environ.update(TOOLCRIB_DATA=f"{folder}/data", TOOLCRIB_CONFIG=f"{folder}/settings.yml")
+        with filled(Path(folder) / "shop") as server, chromium() as browser:
+            for look, (scheme, size) in LOOKS.items():
+                opened = Opened(browser, server, size=size, color_scheme=scheme)
+                opened.log_in()
+                forecast, refund = (tool_path(opened, name) for name in ("weather_forecast", "orders_refund"))
+                pages = {
+                    "tools": ("/tools", ".row"),
+                    "found": ("/tools?q=order", ".row"),
+                    "tool": (forecast, ".rjsf input"),
+                    "waits": (refund, ".rjsf input"),
+                    **{name: (f"/{name}", "main h1") for name in ("approvals", "runs", "audit")},
+                }
+                for name, (path, shown) in pages.items():
+                    opened.page.goto(f"{server.address}/#{path}")
+                    opened.page.locator(shown).first.wait_for()
+                    settled(opened.page)
+                    opened.page.screenshot(path=OUT / f"{name}-{look}.png", full_page=name == "tool")
+                opened.page.keyboard.press("Control+k")
+                opened.page.get_by_role("dialog").wait_for()
+                opened.page.keyboard.type("stock")
+                opened.page.get_by_role("option", name="stock").first.wait_for()
+                settled(opened.page)
+                opened.page.screenshot(path=OUT / f"palette-{look}.png")
+                opened.context.close()
+    print(f"screenshots: {OUT}")
+
+
+if __name__ == "__main__":
+    main()

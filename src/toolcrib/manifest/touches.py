@@ -1,0 +1,51 @@
+"""What a call may touch, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from urllib.parse import urlsplit
+
+from toolcrib.manifest.kinds import IN_PROCESS, kind_of
+from toolcrib.spec import Tool
+
+
+def may_touch(tool: Tool) -> list[str]:
+    """List in words what a call of this tool may touch, one line each."""
+    return [line for _, line in _lines(tool)] or ["nothing of this machine"]
+
+
+def effects(tool: Tool) -> list[str]:
+    """List those lines that say more than that it reads files: they are the reasons to ask for trust."""
+    return [line for acts, line in _lines(tool) if acts]
+
+
+def hosts(tool: Tool) -> list[str]:
+    """Return the hosts that the requests of a tool may reach; none for a kind that sends no request."""
+    url = kind_of(tool).url(tool.config)
+    if url and tool.permissions.network.mode == "hosts":
+        return list(tool.permissions.network.allow)
+    with suppress(ValueError):
+        url = urlsplit(url).netloc.rpartition("@")[2] or url
+    return [url] if url else []
+
+
+def _lines(tool: Tool) -> Iterator[tuple[bool, str]]:
+    permissions, kind = tool.permissions, kind_of(tool)
+    if network := _network(tool):
+        yield True, f"network: {network}"
+    yield from ((False, f"read {path}") for path in permissions.read)
+    yield from ((True, f"write {path}") for path in permissions.write)
+    yield from ((True, f"secret {secret.name}") for secret in permissions.secrets)
+    yield from ((True, f"environment variable {name}") for name in permissions.env)
+    yield from ((line != IN_PROCESS, line) for line in kind.touches(tool))
+    if names := ", ".join(dict.fromkeys(name for _, name in kind.calls(tool.config))):
+        yield False, f"everything that the tools it calls may touch: {names}"
+
+
+def _network(tool: Tool) -> str:
+    network, url = tool.permissions.network, kind_of(tool).url(tool.config)
+    if network.mode == "hosts":
+        return ", ".join(network.allow)
+    anywhere = f"the host of {url}" if url else "any public host"
+    return {"none": "", "host": "this machine's whole network"}.get(network.mode, anywhere)

@@ -1,0 +1,54 @@
+"""The tools whose durable calls this process runs, and why it does not run others that it has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+
+from toolcrib.core.bound import BoundTool
+from toolcrib.core.toolset import Toolset
+from toolcrib.errors import ToolcribError
+from toolcrib.runs import Offer
+from toolcrib.spec import Tool
+
+
+class ServedTools:
+    """Returns what is served of a toolset. `most` is how many calls of each tool may run at a time.
+
+    `why_not` returns why a tool does not run on this machine; `providers` are those of models whose
+    runs are advanced; `trusts` changes whenever either may have.
+    """
+
+    def __init__(
+        self,
+        toolset: Toolset,
+        most: int | None = None,
+        why_not: Callable[[Tool], str | None] = lambda _: None,
+        trusts: Callable[[], object] = int,
+        providers: Callable[[], tuple[str, ...]] = tuple,
+    ) -> None:
+        self._toolset, self._most = toolset, most
+        self._why_not, self._trusts, self._providers = why_not, trusts, providers
+        self._seen: object = None
+        self._offer = Offer({})
+
+    def __call__(self) -> Offer:
+        """Return the offer; it is another one after the list of tools or the trust in them has changed."""
+        names = self._toolset.names
+        # The number too: a tool of a bundle enters the list without a new revision.
+        seen = len(names), self._toolset.revision, self._trusts()
+        if seen != self._seen:
+            tools: dict[str, int | None] = {}
+            refused: dict[str, str] = {}
+            for name in names:
+                # A worker asks in a thread, while the event loop may remove tools.
+                with suppress(ToolcribError):
+                    bound = self._toolset.bound(name)
+                    own = bound.limits.concurrent_calls
+                    # The description of a registered function is made at first use.
+                    why = self._why_not(bound.tool) if isinstance(bound, BoundTool) else None
+                    if why is not None:
+                        refused[name] = why
+                    tools[name] = min((one for one in (own, self._most) if one is not None), default=None)
+            self._seen, self._offer = seen, Offer(tools, refused, self._providers())
+        return self._offer

@@ -1,0 +1,95 @@
+"""The register of workers: who serves which tools, why not the others, and when it was last heard of."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+from toolcrib.spec.identifier import new_id
+from toolcrib.spec.record import json_form, record
+from toolcrib.state import Database, has_ended, this_process
+
+WorkerKind = Literal["worker", "embedded"]
+"""`worker`: a process that serves for all. `embedded`: one that has opened the project for something else."""
+_BEAT = "UPDATE workers SET running = ?, seen_at = ? WHERE id = ?"
+_LIVE = "SELECT name, kind, tools, refused, running, began_at, seen_at, process FROM workers"
+_FORGET_S = 3_600.0
+
+
+class Offer(NamedTuple):
+    """The calls and runs that a process takes."""
+
+    tools: Mapping[str, int | None]
+    """How many calls of each tool run at a time in all workers; None: any number."""
+    refused: Mapping[str, str] = {}
+    """The tools that it has and does not run, with the reasons."""
+    providers: tuple[str, ...] = ()
+    """The providers of the models whose runs it advances."""
+
+
+def reasons_of(refused: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return the tools by their reason."""
+    found: dict[str, list[str]] = {}
+    for tool, reason in sorted(refused.items()):
+        found.setdefault(reason, []).append(tool)
+    return found
+
+
+@record
+class LiveWorker:
+    """A worker that was heard of lately."""
+
+    name: str
+    kind: WorkerKind
+    tools: frozenset[str]
+    refused: Mapping[str, list[str]]
+    """The tools that it does not run, by reason."""
+    running: int
+    began_at: float
+    seen_at: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {**json_form(self), "tools": sorted(self.tools)}
+
+
+class Register:
+    """The entry of one worker in the table `workers`."""
+
+    def __init__(self, database: Database, name: str, kind: WorkerKind) -> None:
+        self._database = database
+        self._row = {"id": new_id(), "name": name, "kind": kind, "process": this_process()}
+        self._written: tuple[str, str] | None = None
+        self._began_at: float | None = None
+
+    def beat(self, tools: list[str], refused: Mapping[str, str], running: int) -> None:
+        """Write that this worker is there, and the tools that it serves where these have changed."""
+        serves = json.dumps(sorted(tools)), json.dumps(reasons_of(refused))
+        id = self._row["id"]
+        with self._database.write(f"worker {id}") as tx:
+            now = tx.now()
+            self._began_at = self._began_at or now
+            if serves == self._written and tx.run(_BEAT, running, now, id):
+                return
+            tx.run("DELETE FROM workers WHERE id = ? OR seen_at < ?", id, now - _FORGET_S)
+            row = {**self._row, "tools": serves[0], "refused": serves[1], "running": running}
+            tx.add("workers", {**row, "began_at": self._began_at, "seen_at": now})
+        self._written = serves
+
+    def remove(self) -> None:
+        """Write that this worker has ended."""
+        with self._database.write(f"worker {self._row['id']}") as tx:
+            tx.run("DELETE FROM workers WHERE id = ?", self._row["id"])
+
+
+def live_workers(database: Database, lease_s: float) -> list[LiveWorker]:
+    """Return the workers whose process is not dead and was heard of in the last `lease_s` seconds."""
+    # The oldest first: ids begin with their time.
+    with database.read() as tx:
+        rows = tx.all(f"{_LIVE} WHERE seen_at > ? ORDER BY id", tx.now() - lease_s)
+    return [
+        LiveWorker(name, kind, frozenset(json.loads(tools)), json.loads(refused), *rest)
+        for name, kind, tools, refused, *rest, process in rows
+        if not has_ended(process)
+    ]

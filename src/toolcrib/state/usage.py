@@ -1,0 +1,241 @@
+"""Counts of calls, written behind the calls: a call only adds to a number in memory."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from toolcrib.errors import StateUnavailable
+from toolcrib.state.drivers.sqlite import SqliteDatabase
+
+_TABLES = (
+    """
+CREATE TABLE used (
+    tool TEXT NOT NULL,
+    hour INTEGER NOT NULL,
+    calls INTEGER NOT NULL,
+    failures INTEGER NOT NULL,
+    last REAL NOT NULL,
+    PRIMARY KEY (tool, hour)
+) WITHOUT ROWID;
+CREATE TABLE totals (
+    tool TEXT PRIMARY KEY,
+    calls INTEGER NOT NULL,
+    failures INTEGER NOT NULL,
+    last REAL NOT NULL
+) WITHOUT ROWID;
+""",
+    """
+CREATE TABLE lasted (
+    tool TEXT NOT NULL,
+    day INTEGER NOT NULL,
+    step INTEGER NOT NULL,
+    calls INTEGER NOT NULL,
+    PRIMARY KEY (tool, day, step)
+) WITHOUT ROWID;
+CREATE INDEX lasted_day ON lasted (day);
+CREATE INDEX used_hour ON used (hour);
+""",
+)
+_ADD = """
+INSERT INTO used VALUES (?, ?, ?, ?, ?) ON CONFLICT (tool, hour) DO UPDATE SET
+calls = calls + excluded.calls, failures = failures + excluded.failures, last = max(last, excluded.last)
+"""
+_ADD_TOTAL = """
+INSERT INTO totals VALUES (?, ?, ?, ?) ON CONFLICT (tool) DO UPDATE SET
+calls = calls + excluded.calls, failures = failures + excluded.failures, last = max(last, excluded.last)
+"""
+"""Lists show and sort by these: to add up the hours of all tools would take long."""
+_ADD_TIME = """
+INSERT INTO lasted VALUES (?, ?, ?, ?) ON CONFLICT (tool, day, step)
+DO UPDATE SET calls = calls + excluded.calls
+"""
+_HOUR_S = 3600
+_DAY_S = 24 * _HOUR_S
+_STEP = 1.1
+"""Durations are counted in steps, each this much longer than the one before: none is off by more."""
+_FLUSH_S = 0.5
+
+
+@dataclass(slots=True)
+class UsageOfTool:
+    """The calls of one tool."""
+
+    calls: int = 0
+    failures: int = 0
+    """The calls of these that failed."""
+    last_called_at: float | None = None
+    """Seconds since the epoch."""
+
+
+@dataclass(slots=True)
+class HourOfUse:
+    """The calls of one tool that ended in one hour."""
+
+    begins: int
+    """Seconds since the epoch."""
+    calls: int
+    failures: int
+
+
+@dataclass(slots=True)
+class DayOfUse:
+    """The calls of one tool that ended on one day (UTC)."""
+
+    tool: str
+    begins: int
+    """Seconds since the epoch."""
+    calls: int
+    failures: int
+    p50_ms: float | None = None
+    """Half of them took no longer; within a tenth."""
+    p95_ms: float | None = None
+    """95 of 100 took no longer."""
+
+
+class UsageCounts:
+    """Counts the calls of tools by id, for all processes that use one file.
+
+    Counts reach the file within half a second. While it cannot be written they wait, and no call notices.
+    """
+
+    def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
+        # Not durable: counts that a power cut takes are not worth a wait for the disk.
+        self._database = SqliteDatabase(path, _TABLES, durable=False)
+        self._clock = clock
+        self._lock, self._flushing = threading.Lock(), threading.Lock()
+        self._pending: dict[tuple[str, int], UsageOfTool] = {}
+        self._lasted: Counter[tuple[str, int, int]] = Counter()
+        """Tool, day and step to the number of calls that took so long."""
+        self._wake = threading.Event()
+        self._ended = False
+        self._writer: threading.Thread | None = None
+
+    def count(self, tool: str, *, failed: bool, ms: float = 0.0) -> None:
+        """Count a call that has ended after so many milliseconds."""
+        now = self._clock()
+        step = math.ceil(math.log(max(ms, 0.01), _STEP))
+        with self._lock:
+            self._lasted[tool, int(now) // _DAY_S, step] += 1
+            self._add((tool, int(now) // _HOUR_S), UsageOfTool(1, int(failed), now))
+            if self._writer is None and not self._ended:
+                self._writer = threading.Thread(target=self._write, name="toolcrib-usage", daemon=True)
+                self._writer.start()
+        self._wake.set()
+
+    def _add(self, key: tuple[str, int], more: UsageOfTool) -> None:
+        one = self._pending.setdefault(key, more)
+        if one is not more:
+            one.calls += more.calls
+            one.failures += more.failures
+            one.last_called_at = max(one.last_called_at or 0.0, more.last_called_at or 0.0)
+
+    def of(self, tool: str) -> UsageOfTool:
+        """Return the counts of one tool."""
+        return self.all([tool]).get(tool, UsageOfTool())
+
+    def all(self, tools: Sequence[str] | None = None) -> Mapping[str, UsageOfTool]:
+        """Return the counts of every tool that was called, or of at most 500. Raises StateUnavailable."""
+        self.flush()
+        which = "" if tools is None else f" WHERE tool IN ({', '.join('?' * len(tools))})"
+        query = f"SELECT tool, calls, failures, last FROM totals{which}"
+        rows = self._database.rows(query, *(tools or ()))
+        return {tool: UsageOfTool(calls, failures, last) for tool, calls, failures, last in rows}
+
+    def series(self, tool: str, since: float) -> list[HourOfUse]:
+        """Return the hours since a time in which a tool was called, the first one first."""
+        self.flush()
+        query = "SELECT hour, calls, failures FROM used WHERE tool = ? AND hour >= ? ORDER BY hour"
+        with self._database.read() as tx:
+            rows = tx.all(query, tool, int(since) // _HOUR_S)
+        return [HourOfUse(hour * _HOUR_S, calls, failures) for hour, calls, failures in rows]
+
+    def days(self, since: float) -> list[DayOfUse]:
+        """Return each day since a time, and each tool that was called on it, the first day first."""
+        self.flush()
+        day = int(since) // _DAY_S
+        with self._database.read() as tx:
+            used = tx.all(
+                "SELECT tool, hour / 24, SUM(calls), SUM(failures) FROM used WHERE hour >= ?"
+                " GROUP BY tool, hour / 24 ORDER BY hour / 24, tool",
+                day * 24,
+            )
+            lasted = tx.all(
+                "SELECT tool, day, step, calls FROM lasted WHERE day >= ? ORDER BY tool, day, step", day
+            )
+        steps: dict[tuple[str, int], list[tuple[int, int]]] = {}
+        for tool, day, step, calls in lasted:
+            steps.setdefault((tool, day), []).append((step, calls))
+        return [
+            DayOfUse(
+                tool,
+                day * _DAY_S,
+                calls,
+                failures,
+                *(_percentile(steps.get((tool, day), []), share) for share in (0.5, 0.95)),
+            )
+            for tool, day, calls, failures in used
+        ]
+
+    def flush(self) -> None:
+        """Write what is counted. Raises StateUnavailable; nothing is lost by that."""
+        with self._flushing:  # What another thread is writing can be read when this returns.
+            self._flush()
+
+    def _flush(self) -> None:
+        with self._lock:
+            pending, self._pending = self._pending, {}
+            lasted, self._lasted = self._lasted, Counter()
+        if not pending:
+            return
+        try:
+            with self._database.write() as tx:
+                for (tool, hour), one in pending.items():
+                    tx.run(_ADD, tool, hour, one.calls, one.failures, one.last_called_at)
+                    tx.run(_ADD_TOTAL, tool, one.calls, one.failures, one.last_called_at)
+                for step, calls in lasted.items():
+                    tx.run(_ADD_TIME, *step, calls)
+        except StateUnavailable:
+            with self._lock:
+                # Calls were counted in the meantime, so these are added, not put back.
+                for key, one in pending.items():
+                    self._add(key, one)
+                self._lasted.update(lasted)
+            raise
+
+    def close(self) -> None:
+        """Write what is counted and end. Raises StateUnavailable if that is impossible."""
+        self._ended = True
+        self._wake.set()
+        if self._writer is not None:
+            self._writer.join()
+        try:
+            self.flush()
+        finally:
+            self._database.close()
+
+    def _write(self) -> None:
+        while not self._ended:
+            self._wake.wait()
+            self._wake.clear()
+            try:
+                self.flush()
+            except StateUnavailable:
+                self._wake.set()  # another try
+            # All calls of this time go into one write.
+            time.sleep(_FLUSH_S)
+
+
+def _percentile(steps: Sequence[tuple[int, int]], share: float) -> float | None:
+    """Return the milliseconds within which this share of the calls ended; None without calls."""
+    left = share * sum(calls for _, calls in steps)
+    for step, calls in steps:
+        left -= calls
+        if left <= 0:
+            return float(round(_STEP**step, 3))
+    return None

@@ -1,0 +1,61 @@
+"""Login, tabs and the end of a session, as a person meets them in a browser."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.commands import PROGRAM, complete
+from tests.e2e.page.conftest import Open
+from tests.http_server import HttpServerProcess
+
+
+def test_a_link_works_once_and_leaves_no_code_in_the_address(opened: Open, server: HttpServerProcess) -> None:
+    link = server.person_link()
+    first = opened()
+    first.page.goto(link)
+    expect(first.page.get_by_role("heading", name="Tools", exact=True)).to_be_visible()
+    assert "code" not in first.page.url
+    assert first.context.cookies() == []
+    second = opened()
+    second.page.goto(link)
+    expect(second.page.get_by_role("heading", name="You are not logged in")).to_be_visible()
+
+
+def test_a_new_tab_with_a_deep_link_takes_the_session_of_an_open_one(opened: Open) -> None:
+    browser = opened()
+    browser.log_in()
+    tab = browser.tab("/tools?q=greet")
+    expect(tab.get_by_role("link", name="greet")).to_be_visible()
+    expect(tab.get_by_role("searchbox")).to_have_value("greet")
+
+
+def test_logging_out_ends_the_session_in_every_tab(opened: Open) -> None:
+    browser = opened()
+    page = browser.log_in()
+    tab = browser.tab("/tools")
+    expect(tab.get_by_role("heading", name="Tools", exact=True)).to_be_visible()
+    page.get_by_role("button", name="Log out").click()
+    for one in (page, tab):
+        expect(one.get_by_role("heading", name="You are not logged in")).to_be_visible()
+
+
+@pytest.mark.parametrize("path", ["/", "/assets/nothing.js"])
+def test_only_files_of_this_server_run_in_the_page(server: HttpServerProcess, path: str) -> None:
+    reply = server.send("GET", path, headers={"Accept": "text/html"}, token=None)
+    if path == "/":
+        policy = reply.headers["Content-Security-Policy"]
+        assert "default-src 'self'; script-src 'self'" in policy
+        assert "unsafe" not in policy
+    else:
+        assert (reply.status, reply.code) == (404, "not_found")
+
+
+def test_ui_prints_a_link_of_the_server_that_runs(opened: Open, server: HttpServerProcess) -> None:
+    words = [PROGRAM, "ui", "--print", "--root", str(server.root), "--data", str(server.data)]
+    done = complete(words, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"{server.address}/#code=")
+    browser = opened()
+    browser.page.goto(done.stdout.strip())
+    expect(browser.page.get_by_role("heading", name="Tools", exact=True)).to_be_visible()

@@ -1,0 +1,154 @@
+"""The list of tools and the page of one, as a person uses them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser import DESK, PHONE
+from tests.e2e.page.conftest import Open
+from tests.http_server import HttpServerProcess
+
+
+def tool_page(opened: Open, server: HttpServerProcess, name: str, query: str = "") -> Page:
+    """Log in and open the page of a tool."""
+    found = server.send("GET", f"/tools/search?q={name}").json["tools"][0]
+    page = opened().log_in(f"/tools/{found['bundleID']}/{found['slug']}/{found['version']}{query}")
+    expect(page.get_by_role("heading", name=name)).to_be_visible()
+    return page
+
+
+def test_search_filters_and_order_are_in_the_address(opened: Open) -> None:
+    page = opened().log_in()
+    expect(page.get_by_role("link", name="look", exact=True)).to_be_visible()
+    page.get_by_role("searchbox").fill("greets")
+    expect(page.get_by_role("link", name="look", exact=True)).to_have_count(0)
+    expect(page.get_by_role("link", name="greet", exact=True)).to_be_visible()
+    page.get_by_role("checkbox", name="demo").check()
+    assert "q=greets" in page.url
+    assert "tags=demo" in page.url
+    page.reload()
+    expect(page.get_by_role("checkbox", name="demo")).to_be_checked()
+    page.get_by_role("searchbox").fill("nothing like it")
+    expect(page.get_by_text("No tool matches")).to_be_visible()
+
+
+def test_a_switch_counts_at_once_and_for_everybody(opened: Open, server: HttpServerProcess) -> None:
+    page = opened().log_in("/tools?disabled=1")
+    switch = page.get_by_role("switch", name="greet is enabled")
+    with page.expect_response("**/tools/bundles/**"):
+        switch.click()
+    expect(switch).not_to_be_checked()
+    assert server.send("POST", "/tools/invoke/greet", {"args": {"c": "true"}}).code == "tool_disabled"
+    switch.click()
+    expect(switch).to_be_checked()
+
+
+def test_a_refused_switch_goes_back_and_says_why(opened: Open, server: HttpServerProcess) -> None:
+    reader = opened()
+    link = server.send("POST", "/login", token=server.create_token("switcher", "admin")).json["path"]
+    reader.page.goto(server.address + link)
+    switch = reader.page.get_by_role("switch", name="greet is enabled")
+    expect(switch).to_be_checked()
+    error = {"code": "denied", "message": "not you", "retryable": False}
+    reader.page.route("**/tools/bundles/**", lambda route: route.fulfill(status=403, json={"error": error}))
+    switch.click()
+    expect(reader.page.get_by_text("greet was not switched: not you")).to_be_visible()
+    expect(switch).to_be_checked()
+
+
+def test_what_the_form_shows_is_what_is_sent(opened: Open, server: HttpServerProcess) -> None:
+    page = tool_page(opened, server, "greet")
+    page.get_by_label("c", exact=True).fill("echo hello")
+    page.get_by_role("button", name="JSON").click()
+    field = page.get_by_label("Arguments as JSON")
+    assert json.loads(field.input_value()) == {"c": "echo hello"}
+    text = '{"c":   "echo  as \\u0077ritten"}'
+    field.fill(text)
+    with page.expect_request(lambda one: one.method == "POST") as sent:
+        page.get_by_role("button", name="Run", exact=True).click()
+    assert sent.value.post_data == f'{{"args": {text}}}'
+    expect(page.locator(".tester-answer pre")).to_have_text("as written\n")
+    page.get_by_role("button", name="Form").click()
+    expect(page.get_by_label("c", exact=True)).to_have_value("echo  as written")
+
+
+def test_json_that_cannot_be_read_is_not_sent_and_its_place_is_named(
+    opened: Open, server: HttpServerProcess
+) -> None:
+    page = tool_page(opened, server, "greet")
+    page.get_by_role("button", name="JSON").click()
+    page.get_by_label("Arguments as JSON").fill('{\n  "c": oops\n}')
+    expect(page.get_by_text("Line 2, column 8")).to_be_visible()
+    expect(page.get_by_role("button", name="Run", exact=True)).to_be_disabled()
+
+
+def test_a_dry_run_runs_nothing_and_a_refusal_says_what_is_wrong(
+    opened: Open, server: HttpServerProcess
+) -> None:
+    page = tool_page(opened, server, "greet", "?args=" + '{"c":"echo x > made"}')
+    page.get_by_role("button", name="Dry run").click()
+    expect(page.locator(".tester-answer .badge")).to_have_text("ok")
+    assert not (server.root / "made").exists()
+    page.get_by_role("button", name="JSON").click()
+    page.get_by_label("Arguments as JSON").fill('{"c": 1, "d": 2}')
+    page.get_by_role("button", name="Run", exact=True).click()
+    expect(page.locator(".tester-answer")).to_contain_text("$.c")
+
+
+def test_progress_is_shown_and_a_call_can_be_cancelled(opened: Open, server: HttpServerProcess) -> None:
+    page = tool_page(opened, server, "greet", "?args=" + '{"c":"echo begun; sleep 600"}')
+    page.get_by_role("button", name="Run", exact=True).click()
+    expect(page.locator(".tester-answer pre")).to_have_text("begun\n")
+    page.get_by_role("button", name="Cancel").click()
+    expect(page.locator(".tester-answer .badge")).to_have_text("cancelled")
+
+
+def test_hostile_text_is_shown_as_text(opened: Open, server: HttpServerProcess) -> None:
+    script = r"printf '<img src=x onerror=alert(1)>\033[31m\342\200\256evil'"
+    page = tool_page(opened, server, "greet")
+    page.get_by_label("c", exact=True).fill(script)
+    page.get_by_role("button", name="Run", exact=True).click()
+    expect(page.locator(".tester-answer pre")).to_have_text(
+        r"<img src=x onerror=alert(1)>\u001b[31m\u202eevil"
+    )
+
+
+def test_by_keyboard_alone_a_tool_is_found_and_run(opened: Open) -> None:
+    page = opened().log_in()
+    page.get_by_role("link", name="greet", exact=True).wait_for()
+    page.keyboard.press("Control+k")
+    palette = page.get_by_role("dialog")
+    expect(palette.get_by_role("combobox")).to_be_focused()
+    page.keyboard.type("gree")
+    expect(palette.get_by_role("option", name="greet")).to_be_visible()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="greet")).to_be_visible()
+    page.get_by_label("c", exact=True).focus()
+    page.keyboard.type("echo typed")
+    page.keyboard.press("Enter")
+    expect(page.locator(".tester-answer pre")).to_have_text("typed\n")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
+@pytest.mark.parametrize("language", ["en", "de", "pseudo"])
+def test_pages_are_accessible_and_fit(
+    opened: Open, server: HttpServerProcess, scheme: str, size: tuple[int, int], language: str
+) -> None:
+    browser = opened(color_scheme=scheme, size=size)
+    browser.context.add_init_script(f"localStorage.setItem('toolcrib.language', '{language}')")
+    found = server.send("GET", "/tools/search?q=look").json["tools"][0]
+    tool = f"/tools/{found['bundleID']}/{found['slug']}/{found['version']}"
+    page = browser.log_in()
+    for path, shown in (("/tools", ".row"), (tool, ".rjsf input")):
+        page.goto(f"{server.address}/#{path}")
+        page.locator(shown).first.wait_for()
+        expect(page.locator(".loading")).to_have_count(0)
+        assert browser.violations() == []
+        assert not browser.is_too_wide()
+    page.keyboard.press("Control+k")
+    page.get_by_role("dialog").wait_for()
+    assert browser.violations() == []

@@ -1,0 +1,77 @@
+"""The table of the routes of bundles and tools: what is there, the request, and its answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+HTTP: dict[str, Any] = {
+    "type": "http",
+    "displayName": "Weather",
+    "impl": {"urlTemplate": "https://api.example.com/x"},
+}
+RULES = {
+    "auth": {"type": "bearer", "secret": "TOKEN"},
+    "retry": {"max_attempts": 3},
+    "limits": {"calls_per_minute": 60},
+}
+BUNDLE = {"slug": "shop", "displayName": "Shop"}
+Row = tuple[str, str, str, Any, int, str]
+ROWS: list[Row] = [
+    ("missing", "PUT", "bundle", BUNDLE, 201, ""),
+    ("bundle", "PUT", "bundle", BUNDLE, 200, ""),
+    ("deleted", "PUT", "bundle", BUNDLE, 200, ""),
+    ("missing", "PUT", "bundle", {"slug": "a b"}, 400, "invalid_slug"),
+    ("missing", "PUT", "bundle", {"slug": "a_b"}, 400, "invalid_slug"),
+    ("missing", "PUT", "bundle", {"slug": ""}, 400, "missing_field"),
+    ("missing", "PUT", "bundle", {"displayName": "x"}, 400, "missing_field"),
+    ("missing", "PUT", "bundle", {**BUNDLE, "colour": "red"}, 400, "invalid_input"),
+    ("missing", "PUT", "bundle", {**BUNDLE, "isEnabled": 1}, 400, "invalid_input"),
+    ("missing", "PUT", "bundle", [], 400, "invalid_input"),
+    ("missing", "PUT", "bundle", b"{", 400, "invalid_input"),
+    ("missing", "PUT", "bundle", b'{"slug": "a", "slug": "b"}', 400, "invalid_input"),
+    ("missing", "PUT", "bundle", b"", 400, "invalid_input"),
+    ("bundle", "PATCH", "bundle", {"isEnabled": False}, 200, ""),
+    ("bundle", "PATCH", "bundle", {"isEnabled": False, "slug": "x"}, 400, "invalid_input"),
+    ("bundle", "PATCH", "bundle", {}, 400, "missing_field"),
+    ("missing", "PATCH", "bundle", {"isEnabled": False}, 404, "not_found"),
+    ("deleted", "PATCH", "bundle", {"isEnabled": False}, 410, "bundle_deleting"),
+    ("bundle", "DELETE", "bundle", None, 202, ""),
+    ("missing", "DELETE", "bundle", None, 404, "not_found"),
+    ("full", "DELETE", "bundle", None, 409, "bundle_not_empty"),
+    ("deleted", "DELETE", "bundle", None, 410, "bundle_deleting"),
+    ("missing", "GET", "bundle", None, 404, "not_found"),
+    ("deleted", "GET", "bundle", None, 410, "bundle_deleting"),
+    ("bundle", "PUT", "tool", HTTP, 201, ""),
+    ("bundle", "PUT", "tool", {**HTTP, "impl": {**HTTP["impl"], "method": "get"}}, 201, ""),
+    ("bundle", "PUT", "tool", {**HTTP, "impl": {**HTTP["impl"], "method": "SEND"}}, 400, "invalid_manifest"),
+    ("bundle", "PUT", "tool", {**HTTP, "impl": {**HTTP["impl"], **RULES}}, 201, ""),
+    ("bundle", "PUT", "tool", {**HTTP, "impl": {**HTTP["impl"], "retry": {"x": 1}}}, 400, "invalid_manifest"),
+    ("full", "PUT", "tool", HTTP, 409, "conflict"),
+    ("off", "PUT", "tool", HTTP, 409, "bundle_disabled"),
+    ("missing", "PUT", "tool", HTTP, 404, "not_found"),
+    ("deleted", "PUT", "tool", HTTP, 410, "bundle_deleting"),
+    ("bundle", "PUT", "tool", {"type": "http", "impl": {}}, 400, "missing_field"),
+    ("bundle", "PUT", "tool", {"type": "http", "displayName": "x"}, 400, "missing_field"),
+    ("bundle", "PUT", "tool", {"displayName": "x", "impl": {}}, 400, "missing_field"),
+    ("bundle", "PUT", "tool", {**HTTP, "type": "ftp"}, 400, "invalid_input"),
+    ("bundle", "PUT", "tool", {**HTTP, "impl": {"urlTemplate": "ftp://a.example"}}, 400, "invalid_input"),
+    ("bundle", "PUT", "tool", {**HTTP, "impl": {"urlTemplate": "https://"}}, 400, "invalid_manifest"),
+    ("bundle", "PUT", "tool", {**HTTP, "argSchema": {"type": "string"}}, 400, "invalid_manifest"),
+    ("bundle", "PUT", "tool", {**HTTP, "tags": ["a", "a"]}, 400, "invalid_input"),
+    ("bundle", "PUT", "tool", {**HTTP, "tags": ["1"]}, 400, "invalid_input"),
+    ("full", "PATCH", "tool", {"isEnabled": False}, 200, ""),
+    ("full", "PATCH", "tool", {"isEnabled": False, "description": "x"}, 400, "invalid_input"),
+    ("full", "PATCH", "tool", {"isEnabled": "yes"}, 400, "invalid_input"),
+    ("bundle", "PATCH", "tool", {"isEnabled": False}, 404, "tool_not_found"),
+    ("off", "PATCH", "tool", {"isEnabled": False}, 409, "bundle_disabled"),
+    ("full", "DELETE", "tool", None, 204, ""),
+    ("off", "DELETE", "tool", None, 204, ""),
+    ("bundle", "DELETE", "tool", None, 404, "tool_not_found"),
+    ("missing", "DELETE", "tool", None, 404, "not_found"),
+    ("full", "GET", "tool", None, 200, ""),
+    ("off", "GET", "tool", None, 200, ""),
+    ("bundle", "GET", "tool", None, 404, "tool_not_found"),
+    ("deleted", "GET", "tool", None, 410, "bundle_deleting"),
+    ("full", "GET", "versions", None, 200, ""),
+    ("bundle", "GET", "versions", None, 404, "tool_not_found"),
+]
