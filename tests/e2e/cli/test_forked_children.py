@@ -28,7 +28,7 @@ tools = Toolset()
 
 @tools.tool
 def pool(kind: str) -> list:
-    """Use a pool of processes, a program that reads standard input, and a child that is told to end."""
+    """Use a pool of processes, a program that reads standard input, and a child that a signal ends."""
     with multiprocessing.get_context(kind).Pool(2) as pool:
         found = pool.map(str, range(2))
     code = "import sys; print(len(sys.stdin.read()))"

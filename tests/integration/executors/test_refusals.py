@@ -23,7 +23,7 @@ def run(script: str) -> str:
     return "done"
 """
 
-HOME_FILE = "/root/.bashrc"  # check_repo: allow - a file outside of every project
+HOME_FILE = "/srv/private/notes.txt"
 
 
 def advice(result: Result) -> tuple[str, str]:

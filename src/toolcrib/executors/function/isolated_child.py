@@ -33,7 +33,8 @@ def prepare(needs: dict[str, Any]) -> None:
     current._inheriting = True  # noqa: SLF001 - as multiprocessing does: a script without a guard must not call itself
     try:
         spawn.prepare(needs["like"])
-        importlib.import_module("toolcrib.schema.jsonable")
+        import toolcrib.schema.jsonable  # noqa: F401 - before the function can change the search path
+
         if needs["module"] not in sys.modules:
             importlib.import_module(needs["module"])
     except BaseException as error:

@@ -27,7 +27,7 @@ _PYTHON = re.compile(r"([a-z\d][\w.-]*)(\[[\w,.-]+\])?(?:@([\w.!+-]+)|([<>=!~][^
 _NPM = re.compile(r"((?:@[a-z0-9._~-]+/)?[a-z0-9._~-]+)(?:@([a-z0-9.+^~*_-]+))?", re.I)
 _MOST_BYTES = 1_048_576
 _MOST_WHY = 400
-"""Characters of a failed download's standard error that are told, the last ones."""
+"""Characters at the end of a failed download's standard error that its error shows."""
 _LIMIT_S = 600
 
 
