@@ -200,7 +200,7 @@ async def _run(project: Project, call: Call) -> Result:
         def on_event(event: CallEvent) -> None:
             if event.kind == "started":
                 lines.append(until_end.enter_context(waiting(f"{call.tool} runs for", elsewhere=plain)))
-            elif event.kind == "approval":
+            elif event.kind == "approval" and call.wait != "pending":
                 how = ": toolcrib approvals approve --last" if call.identity is None else ""
                 print_note(f"{call.tool} waits for a person{how}")
             elif event.kind == "progress":
