@@ -19,6 +19,7 @@ import pytest
 
 from tests.commands import Forked
 from tests.crib import Crib
+from tests.patience import patient
 from toolcrib.errors import InvalidInput
 from toolcrib.search import words_of
 from toolcrib.spec import Caller
@@ -310,7 +311,7 @@ async def test_tools_that_only_one_process_has_do_not_have_the_index_written_eac
 
     async with crib.open() as one, crib.open() as other:
         one.toolset.register(juggle)
-        deadline, before, after = time.monotonic() + 20, -1, 0
+        deadline, before, after = time.monotonic() + patient(20), -1, 0
         # It is written again once, when the manifests are old enough to tell a later change by their times.
         while before != after:
             assert time.monotonic() < deadline

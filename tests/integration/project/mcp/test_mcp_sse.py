@@ -17,6 +17,7 @@ from mcp.server.mcpserver import Context, MCPServer
 
 from tests.crib import Crib, failed
 from tests.mcp_servers import Served, trust, write
+from tests.patience import patient
 from toolcrib.spec import CallEvent
 
 pytestmark = pytest.mark.timeout(120)
@@ -95,7 +96,7 @@ class Events(Served):
             self.flooded += 1
             await send({"type": "http.response.body", "body": b"x" * 1_000_000, "more_body": True})
             await asyncio.sleep(0.01)
-        await asyncio.wait([gone], timeout=20)
+        await asyncio.wait([gone], timeout=patient(20))
 
 
 @pytest.fixture
