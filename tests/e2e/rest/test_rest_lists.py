@@ -19,7 +19,7 @@ WEB: dict[str, Any] = {"type": "http", "impl": {"urlTemplate": "https://example.
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServerProcess]:
     crib = Crib(tmp_path_factory.mktemp("lists") / "project")
-    crib.python("def run(**given):\n    return given\n", PICK, name="pick")
+    crib.python("def run(**given):\n    return given\n", "pick", PICK)
     with http_server(crib.root) as running:
         yield running
 

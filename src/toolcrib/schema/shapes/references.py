@@ -61,8 +61,9 @@ class _Writer:
             elif word not in ("$defs", "definitions"):
                 # Values are not schemas: a `$ref` in them is plain data.
                 value = word in ("enum", "const", "default", "examples")
-                # The parts of `allOf` become one schema, of which a reference cannot be a part.
-                made[word] = part if value else self.written(part, inside, whole=word == "allOf")
+                # Several parts of `allOf` become one schema, of which a reference cannot be a part.
+                whole = word == "allOf" and (len(part) > 1 or "properties" in rule)
+                made[word] = part if value else self.written(part, inside, whole=whole)
         return made
 
     def _target(self, target: str, inside: tuple[str, ...], *, whole: bool) -> dict[str, Any]:

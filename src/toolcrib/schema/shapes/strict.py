@@ -41,6 +41,7 @@ def _strict(rule: Mapping[str, Any], path: str, level: int) -> dict[str, Any]:
     if "$ref" in made:
         # The API takes no word beside it.
         target = {"$ref": made.pop("$ref")}
+        made.pop("type", None)
         about = made.pop("description", "") + (f" ({compact(made)})" if made else "")
         return {"anyOf": [target], "description": about.strip()} if about else target
     branches = made.pop("anyOf", None)
