@@ -19,7 +19,8 @@ WEB: dict[str, Any] = {"type": "http", "impl": {"urlTemplate": "https://example.
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServerProcess]:
     crib = Crib(tmp_path_factory.mktemp("lists") / "project")
-    crib.python("def run(**given):\n    return given\n", "pick", PICK)
+    passed = {"kwargs": {name: f"${{{name}}}" for name in ("top", "options")}}
+    crib.python("def run(**given):\n    return given\n", "pick", PICK, config=passed)
     with http_server(crib.root) as running:
         yield running
 
@@ -138,7 +139,7 @@ def test_a_list_for_a_provider_has_each_tool_in_its_form_and_takes_its_calls(
     for path in ("/tools/invoke/pick", f"{by_address}/invoke"):
         for shape, args, own in (
             ("gemini", {"top": None, "options": '{"a": 1}'}, {"options": {"a": 1}}),
-            ("anthropic", {"top": 3, "filter_id": "x"}, {"top": 3, "filter[id]": "x"}),
+            ("anthropic", {"top": 3, "filter_id": "x"}, {"top": 3}),
         ):
             called = server.send("POST", f"{path}?for={shape}", {"args": args})
             assert called.json["value"] == own, called.body
