@@ -173,7 +173,7 @@ async def measure(folder: Path, *, misses: bool) -> None:
         if missing := {name for one in asked for name in one.answers} - names.keys():
             raise SystemExit(f"{folder} has no operation for {', '.join(sorted(missing))}")
         asked = [one._replace(answers=tuple(names[name] for name in one.answers)) for one in asked]
-        async with Project.open(root) as project:
+        async with Project.open(root, accept="all") as project:
             tools = project.tools()
             plain, catalog = list_bytes(project), McpCatalog(project)
             shown = list_bytes(catalog)
