@@ -289,6 +289,8 @@ def _fill(calls: DurableCalls, count: int, kind: str, begin: str = "", ended: fl
             source = f"SELECT {values} FROM {table} AS old, {numbers} WHERE old.{key} = '{call_id}'"
             insert = f"INSERT INTO {table} ({', '.join(columns)}) {source}"
             tx.run(insert if kind == "Postgres" else f"{series} {insert}")
+        if kind == "Postgres":
+            tx.run("ANALYZE")  # As autovacuum does, which is off here.
 
 
 def _columns(query: Callable[..., list[tuple[Any, ...]]], table: str, kind: str) -> list[str]:
