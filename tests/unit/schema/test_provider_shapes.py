@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from toolcrib.errors import DefinitionError
 from toolcrib.schema import SchemaCheck
-from toolcrib.schema.provider_shapes import SHAPES, gemini_tool, openai_tool, shape_tools
+from toolcrib.schema.provider_shapes import SHAPES, Shape, gemini_tool, openai_tool, shape_tools
 from toolcrib.schema.walk import schemas
 from toolcrib.spec import Example, FunctionExec, Tool
 
@@ -443,7 +443,7 @@ def test_openai_strict_takes_types_that_all_contain_each_other() -> None:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_one_bad_schema_leaves_out_its_tool_alone(shape: str) -> None:
+def test_one_bad_schema_leaves_out_its_tool_alone(shape: Shape) -> None:
     bad = {"type": "object", "properties": {"a": {"type": "strng"}}}
     shaped = shape_tools([make("a"), make("bad", bad), make("z")], shape)
     assert list(shaped.names.values()) == ["a", "z"]
@@ -455,7 +455,7 @@ def test_one_bad_schema_leaves_out_its_tool_alone(shape: str) -> None:
 @given(
     st.lists(st.text(max_size=80) | st.sampled_from(["1a", "_1a", "a.b", "a_b", "-", "x" * 70]), unique=True)
 )
-def test_names_are_taken_by_the_provider_and_lead_back(shape: str, given_names: list[str]) -> None:
+def test_names_are_taken_by_the_provider_and_lead_back(shape: Shape, given_names: list[str]) -> None:
     tools = [make(name) for name in given_names]
     shaped = shape_tools(tools, shape)
     pattern = r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}" if shape == "gemini" else r"[a-zA-Z0-9_-]{1,64}"
