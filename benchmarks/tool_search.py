@@ -128,6 +128,15 @@ async def search(catalog: McpCatalog, asked: Sequence[Question]) -> Found:
     return Found(ranks, answers, seconds, size / max(len(asked), 1))
 
 
+def listed_ranks(project: Project, asked: Sequence[Question]) -> list[int | None]:
+    """Return the places of the right tools by `toolcrib list WORDS`."""
+    ranks = list[int | None]()
+    for one in asked:
+        names = [tool.name for tool in project.bundles.search(one.text, limit=max(DEPTHS)).tools]
+        ranks.append(next((at for at, name in enumerate(names, 1) if name in one.answers), None))
+    return ranks
+
+
 def plain_ranks(tools: Sequence[Tool], asked: Sequence[Question]) -> list[int | None]:
     """Return the places of the right tools by plain BM25 over names, descriptions and arguments."""
     schema = SchemaBuilder().add_text_field("name", stored=True, tokenizer_name="raw")
@@ -153,7 +162,7 @@ def rates(ranks: Sequence[Sequence[int | None]], asked: Sequence[Question]) -> I
     for at, one in enumerate(asked):
         groups[one.group].append(at)
         groups.setdefault(one.document.partition("_")[0], []).append(at)
-    depths = [f"{name}top {depth}" for name in ("", "BM25 ") for depth in DEPTHS]
+    depths = [f"{name}top {depth}" for name in ("", "list ", "BM25 ") for depth in DEPTHS]
     yield f"| questions | number | {' | '.join(depths)} |"
     yield f"|---|---:|{'---:|' * len(depths)}"
     for name, group in groups.items():
@@ -178,13 +187,13 @@ async def measure(folder: Path, *, misses: bool) -> None:
             plain, catalog = list_bytes(project), McpCatalog(project)
             shown = list_bytes(catalog)
             found = await search(catalog, asked)
-            beside = plain_ranks(tools, asked)
+            beside = listed_ranks(project, asked), plain_ranks(tools, asked)
     print(f"{len(tools):,} tools of {folder}\n")
     print(f"tools/list: every tool {plain:,} bytes; meta-tools {shown:,} bytes ({shown / plain:.2%})")
     print(
         f"tools_search: {found.bytes:,.0f} bytes an answer, {found.seconds * 1000:.1f} ms of processor time\n"
     )
-    print("\n".join(rates((found.ranks, beside), asked)))
+    print("\n".join(rates((found.ranks, *beside), asked)))
     for one, rank, got in zip(asked, found.ranks, found.answers, strict=True) if misses else ():
         if (rank or 99) > DEPTHS[1]:
             print(f"\n{one.text}\n  wanted {one.answers[0]} ({rank})\n  found {', '.join(got[:5])}")

@@ -18,7 +18,7 @@ FIELDS = ("name", "tags", "description", "arguments")
 START_LENGTH = 32
 """Characters of the beginning of a field, or of a word, that are indexed as a whole."""
 _FEW = 64
-_COMMON = 5
+COMMON = 5
 """A word in more than one tool of this many says little where not all words are found."""
 _MOST = 4
 """Words that count where not all words are found: the rarest ones."""
@@ -95,7 +95,7 @@ class Queries:
         nears = [near for word in dict.fromkeys(words) if (near := self._near("all", word)) is not None]
         known = sorted(((count(near), near) for near in nears), key=lambda one: one[0])
         known = [one for one in known if one[0]]
-        rare = [near for number, near in known if number <= size // _COMMON] or [near for _, near in known]
+        rare = [near for number, near in known if number <= size // COMMON] or [near for _, near in known]
         return rare[:_MOST]
 
     def some(self, rare: Sequence[Query]) -> Iterator[HitClass]:

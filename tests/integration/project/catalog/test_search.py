@@ -139,6 +139,18 @@ def pages(
         between()
 
 
+def test_a_question_in_other_words_finds_each_tool_once(crib: Crib) -> None:
+    for number in range(23):
+        add(crib, f"delete_repo_{number}", "Gone for good.")
+    add(crib, "show_repo", "Shows it.")
+    found = pages(crib, "erase my codebase", limit=5)
+    flat = [name for page in found for name in page]
+    repos = {f"delete_repo_{number}" for number in range(23)}
+    assert len(flat) == len(set(flat))
+    assert repos <= set(flat[:24])  # There is another one that deletes.
+    assert "show_repo" in flat[24:]
+
+
 @pytest.mark.parametrize("query", ["weather", "many", "weahter", "kind of some"])
 def test_pages_hold_each_hit_once_in_the_order_of_one_page(crib: Crib, query: str) -> None:
     for number in range(30):
