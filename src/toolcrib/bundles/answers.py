@@ -77,7 +77,7 @@ class FoundTool(ToolItem, frozen=True, kw_only=True):
     """One tool that a search found."""
 
     match: str
-    """The kind of match: `prefix`, `word`, `fuzzy`, or `some` of the words."""
+    """The kind of match: `prefix`, `word`, `fuzzy`, or `some` of the words, or words for the same."""
     field: str
     """The field that matched: `name`, `tags`, `description`, `arguments` or `several`."""
 

@@ -1,7 +1,7 @@
 """The order of search hits: classes of queries, the best first.
 
 The beginning of a field goes before whole words, whole words before words with one or two typing errors, and
-those before tools that have only some of the words. Within each, the name goes before tags, description and
+those before tools that have only some of the words, or words for the same. Within each, the name goes before tags, description and
 argument names. Inside one class the last changed comes first. So the order does not depend on scores.
 """
 
