@@ -37,6 +37,7 @@ COMMANDS = {
     "secrets": ("connect.secrets", "Set secrets, and show which ones the tools need."),
     "serve": ("connect.serve", "Serve the project's tools over MCP or REST."),
     "servers": ("connect.servers", "Manage the MCP servers that the project uses."),
+    "sidecar": ("pods.sidecar", "Run the commands of an agent runner, confined, until SIGTERM."),
     "show": ("look.show", "Show one tool: its arguments, permissions and examples."),
     "status": ("look.status", "Show workers, queue, and what waits or cannot be used."),
     "test": ("make.test", "Run the examples in the manifests and compare the results."),
@@ -56,6 +57,7 @@ _GROUPS = {
     "deciding": "trust approvals policy",
     "connecting": "connect serve ui servers secrets token",
     "looking": "list show status audit doctor",
+    "pods": "sidecar",
 }
 """Every command, in the groups of `toolcrib help GROUP`."""
 _RARE = ("database", "data")
