@@ -147,6 +147,8 @@ toolcrib servers remove time
 toolcrib servers remove db --yes
 toolcrib show repo_scan
 toolcrib show project/repo_scan@1.0 --json
+toolcrib sidecar --ipc /ipc
+toolcrib sidecar --ipc ./ipc --workspace . --target git --network github.com
 toolcrib status
 toolcrib status --json
 toolcrib calls submit repo_scan path=src

@@ -41,6 +41,7 @@ COMMANDS = {
     "secrets": ("connect.secrets", "Set secrets, and show which ones the tools need."),
     "serve": ("connect.serve", "Serve the project's tools over MCP or REST."),
     "servers": ("connect.servers", "Manage the MCP servers that the project uses."),
+    "sidecar": ("pods.sidecar", "Run the commands of an agent runner, confined, until SIGTERM."),
     "show": ("look.show", "Show one tool: its arguments, permissions and examples."),
     "status": ("look.status", "Show workers, queue, and what waits or cannot be used."),
     "test": ("make.test", "Run the examples in the manifests and compare the results."),
@@ -60,7 +61,7 @@ _GROUPS = {
     "deciding": "trust approvals policy",
     "connecting": "connect serve ui servers secrets token",
     "looking": "list show status audit doctor",
-    "pods": "bridge channel messages operator",
+    "pods": "bridge channel messages operator sidecar",
 }
 """Every command, in the groups of `toolcrib help GROUP`."""
 _RARE = ("database", "data")

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from toolcrib.egress import Egress, EgressRequest, EgressResponse, HostPolicy, HostRule
 from toolcrib.errors import HttpFailed, InvalidInput, InvalidToken, RateLimited, SecretMissing, ToolFailed
+from toolcrib.pods.protocol import OutboundMessage
 from toolcrib.spec.record import record
 
 _TIMEOUT_S = 30.0
@@ -29,14 +30,9 @@ class Button(Struct):
     """The text that its press sends back, at most 64 bytes."""
 
 
-class Outbound(Struct, rename="camel", omit_defaults=True):
+class Outbound(OutboundMessage, rename="camel", omit_defaults=True):
     """A message to a person: the data of `channel.message.send`."""
 
-    channel: str
-    text: str
-    chat_id: str = ""
-    """Empty: the owner."""
-    thread_id: str = ""
     buttons: list[Button] = []
 
 
