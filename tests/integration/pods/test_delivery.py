@@ -25,7 +25,7 @@ from toolcrib.pods.channels.table import open_channel
 
 async def until(condition: Callable[[], object], what: str, seconds: float = 30.0) -> None:
     async with asyncio.timeout(patient(seconds)):
-        while not condition():
+        while not condition():  # noqa: ASYNC110 - the condition is about another process
             await asyncio.sleep(0.01)
 
 
@@ -59,8 +59,8 @@ async def delivering(nats: NatsProcess, service: Service, **more: Any) -> AsyncI
             yield bus
 
 
-async def send(bus: Bus, id: str, text: str, channel: str = "telegram", chat: str = "42") -> None:
-    await bus.insist(SEND, id, envelope(SEND, Outbound(channel, text, chat)))
+async def send(bus: Bus, key: str, text: str, channel: str = "telegram", chat: str = "42") -> None:
+    await bus.insist(SEND, key, envelope(SEND, Outbound(channel, text, chat)))
 
 
 @asynccontextmanager
@@ -109,12 +109,15 @@ async def test_a_message_that_the_service_refuses_is_a_dead_letter_and_others_go
 
 
 async def test_a_service_that_stays_away_makes_a_dead_letter_in_the_end(nats: NatsProcess) -> None:
-    async with served("telegram") as service, delivering(nats, service, give_up_s=0.5) as bus:
-        async with states(bus) as ends:
-            service.first += [(503, {}, {})] * 100
-            await send(bus, "a", "1")
-            await until(lambda: "a" in ends, "the dead letter")
-            assert ends["a"].state == "dead"
+    async with (
+        served("telegram") as service,
+        delivering(nats, service, give_up_s=0.5) as bus,
+        states(bus) as ends,
+    ):
+        service.first += [(503, {}, {})] * 100
+        await send(bus, "a", "1")
+        await until(lambda: "a" in ends, "the dead letter")
+        assert ends["a"].state == "dead"
 
 
 async def test_a_token_that_is_refused_ends_the_process_and_no_message(nats: NatsProcess) -> None:
@@ -161,10 +164,12 @@ async def test_what_allowed_people_write_is_published_once(nats: NatsProcess) ->
             found.extend(one for _, one in messages)
 
         for _ in range(2):
-            async with delivering(nats, service) as bus:
-                async with running(bus.consume("test", f"{RECEIVED}.>", Inbound, note)):
-                    await until(lambda: len(service.said("getUpdates")) > 2, "two requests")
-                    await until(lambda: len(found) >= 2, "the messages")
+            async with (
+                delivering(nats, service) as bus,
+                running(bus.consume("test", f"{RECEIVED}.>", Inbound, note)),
+            ):
+                await until(lambda: len(service.said("getUpdates")) > 2, "two requests")
+                await until(lambda: len(found) >= 2, "the messages")
             service.heard.clear()
         assert [(one.sender, one.text) for one in found] == [("7", "hello"), ("8", "bye")]
 
@@ -196,7 +201,11 @@ async def test_a_login_and_tls_are_those_of_the_server(tmp_path: Any) -> None:
     certificate = str(certificate_for(tmp_path, "localhost"))
     server = NatsProcess(auth="s3cret", tlscert=certificate, tlskey=certificate)
     try:
-        secure = {"NATS_URL": f"nats://localhost:{server.port}", "NATS_CA": certificate, "NATS_TOKEN": "s3cret"}
+        secure = {
+            "NATS_URL": f"nats://localhost:{server.port}",
+            "NATS_CA": certificate,
+            "NATS_TOKEN": "s3cret",
+        }
         async with connected(server, **secure) as bus:
             await send(bus, "a", "1")
             assert (await bus.last(SEND, Outbound)) == Outbound("telegram", "1", "42")

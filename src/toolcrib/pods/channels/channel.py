@@ -1,4 +1,4 @@
-"""The interface of a channel, and what its implementations share: settings, requests, and splitting of texts."""
+"""The interface of a channel, and what its implementations share: settings, requests, parts of long texts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 import orjson
-from msgspec import Struct
+from msgspec import Struct, field
 
 from toolcrib.egress import Egress, EgressRequest, EgressResponse, HostPolicy, HostRule
 from toolcrib.errors import HttpFailed, InvalidInput, InvalidToken, RateLimited, SecretMissing, ToolFailed
@@ -33,7 +33,7 @@ class Button(Struct):
 class Outbound(OutboundMessage, rename="camel", omit_defaults=True):
     """A message to a person: the data of `channel.message.send`."""
 
-    buttons: list[Button] = []
+    buttons: list[Button] = field(default_factory=list)
 
 
 class Inbound(Struct, rename="camel", omit_defaults=True):
@@ -109,14 +109,14 @@ class Channel(ABC):
     def __init__(self, settings: Settings, egress: Egress) -> None:
         self.settings, self._egress = settings, egress
 
-    async def check(self) -> None:
+    async def check(self) -> None:  # noqa: B027 - not every channel has a token
         """Find out if the service accepts the token."""
 
     @abstractmethod
     async def send(self, message: Outbound, key: str) -> None:
         """Send one message whose text has at most `limit` units. `key` is the same at each attempt."""
 
-    async def receive(self, after: Inbound | None) -> AsyncIterator[Sequence[Inbound]]:
+    async def receive(self, after: Inbound | None) -> AsyncIterator[Sequence[Inbound]]:  # noqa: ARG002 - as below
         """Yield messages as they come, those after one that was received earlier.
 
         The service is told that messages were received when the next ones are asked for.
@@ -124,7 +124,7 @@ class Channel(ABC):
         return
         yield ()
 
-    def accept(self, request: WebRequest) -> WebAnswer:
+    def accept(self, request: WebRequest) -> WebAnswer:  # noqa: ARG002 - this one has no requests
         """Read a request that the service makes. Raises InvalidToken if it is not signed by the service."""
         raise InvalidInput(f"{self.name} sends no requests: start it without --listen")
 

@@ -85,10 +85,12 @@ async def pod_changed(event: kopf.RawEvent, body: kopf.RawBody, memo: kopf.Memo,
     gone = event["type"] == "DELETED"
     for attempt in range(_TRIES):  # kopf itself does not repeat this.
         try:
-            return await _record(memo.cluster, body, owner, gone=gone)
+            await _record(memo.cluster, body, owner, gone=gone)
         except (OSError, kopf.TemporaryError) as error:
             _log.warning("the status of %s cannot be written now: %s", owner["name"], error)
             await asyncio.sleep(2**attempt / 2)
+        else:
+            return
 
 
 async def _record(cluster: Cluster, pod: Mapping[str, Any], owner: Mapping[str, Any], *, gone: bool) -> None:
