@@ -10,7 +10,8 @@ import asyncio
 import hashlib
 import logging
 import socket
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -28,6 +29,7 @@ from toolcrib.state import ChannelMessages, Database, Message, Outbox
 
 _STATES = 100
 """States of messages that are recorded together."""
+_LOOK_S = 0.1
 _FORGOTTEN_S = 7 * 86_400.0
 """Seconds after which the bus forgets a bridge that is gone."""
 _log = logging.getLogger("toolcrib.pods")
@@ -42,11 +44,12 @@ class Bridge:
     def __init__(
         self,
         database: Database,
-        bus: Bus,
         environment: Mapping[str, str],
         channels: Collection[str] = tuple(CHANNELS),
+        spool: Spool | None = None,
     ) -> None:
-        self._database, self._bus, self._channels = database, bus, channels
+        self._database, self._environment, self._channels = database, environment, channels
+        self._spool = spool
         self._messages, self._outbox = ChannelMessages(database), Outbox(database)
         self._source = environment.get("SOURCE_CHANNEL"), environment.get("SOURCE_CHAT_ID", "")
         run, instance = environment.get("AGENT_RUN_ID"), environment.get("INSTANCE_NAME")
@@ -54,14 +57,33 @@ class Bridge:
         self.name = run or socket.gethostname()
         """The same after a restart, and another one for each pod."""
 
-    async def run(self, spool: Spool | None = None) -> None:
-        """Pass messages on until cancelled: those of the outbox, and of a folder of files if there is one."""
+    async def run(self, *others: Callable[[Bus], Awaitable[None]]) -> None:
+        """Pass messages on until cancelled: those of the outbox, and of a folder of files if there is one.
+
+        `others` run beside it, on the same connection.
+        """
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._outbox.run(self._publish))
-            group.create_task(self._record_states())
-            if spool is not None:
-                # In the order of their files: one at a time.
-                group.create_task(Server(spool, MESSAGES, self._take, concurrency=1).run())
+            if self._spool is not None:
+                # One at a time, so in the order of their files. Without the bus they wait in the outbox.
+                group.create_task(Server(self._spool, MESSAGES, self._take, concurrency=1).run())
+            bus = await Bus.connect(self._environment)
+            try:
+                async with asyncio.TaskGroup() as connected:
+                    connected.create_task(self._outbox.run(partial(self._publish, bus)))
+                    connected.create_task(self._record_states(bus))
+                    for other in others:
+                        connected.create_task(_of(other(bus)))
+            finally:
+                await bus.aclose()
+
+    async def drained(self) -> None:
+        """Return once nothing waits here any more. The pod takes what still waits at its end with it."""
+        while await asyncio.to_thread(self._waits):  # noqa: ASYNC110 - files and rows are others' work
+            await asyncio.sleep(_LOOK_S)
+
+    def _waits(self) -> bool:
+        files = [] if self._spool is None else self._spool.stamps()
+        return any(map(MESSAGES.id_of, files)) or self._outbox.waits(SEND)
 
     async def _take(self, id: str, message: OutboundMessage) -> None:
         if message.channel not in self._channels:
@@ -81,15 +103,19 @@ class Bridge:
         await asyncio.to_thread(put)
         self._outbox.wake()
 
-    async def _publish(self, message: Message) -> None:
-        await self._bus.publish(SEND, orjson.loads(message.body)["metadata"]["messageID"], message.body)
+    async def _publish(self, bus: Bus, message: Message) -> None:
+        await bus.publish(SEND, orjson.loads(message.body)["metadata"]["messageID"], message.body)
 
-    async def _record_states(self) -> None:
+    async def _record_states(self, bus: Bus) -> None:
         name = hashlib.sha256(self.name.encode()).hexdigest()[:16]
-        await self._bus.consume(
+        await bus.consume(
             f"states-{name}", STATE, Settled, self._settle, batch=_STATES, forgotten_after_s=_FORGOTTEN_S
         )
 
     async def _settle(self, settled: Sequence[tuple[str, Settled]]) -> None:
         ended = [(one.id, one.state, one.error, msgspec.json.encode(one.message)) for _, one in settled]
         await asyncio.to_thread(self._messages.settle, ended)
+
+
+async def _of(work: Awaitable[None]) -> None:
+    await work

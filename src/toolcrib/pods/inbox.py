@@ -29,16 +29,16 @@ _CONVERSATION = (
 class Inbox:
     """Answers messages on channels by an agent of a project. A chat, or a thread in it, is one session."""
 
-    def __init__(self, project: Project, bus: Bus, agent: str) -> None:
-        self._project, self._bus, self._agent = project, bus, agent
+    def __init__(self, project: Project, agent: str) -> None:
+        self._project, self._agent = project, agent
         self._database = project.calls.stored.database
         self._watch: DatabaseWatch[bool] = DatabaseWatch(self._look, self._database)
         project.agents.get(agent)  # An unknown one must not wait for the first message.
 
-    async def run(self) -> None:
+    async def run(self, bus: Bus) -> None:
         """Begin runs and send answers until cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._bus.consume("runs", f"{RECEIVED}.>", Inbound, self._begin))
+            group.create_task(bus.consume("runs", f"{RECEIVED}.>", Inbound, self._begin))
             group.create_task(self._answer())
 
     async def _begin(self, messages: Sequence[tuple[str, Inbound]]) -> None:

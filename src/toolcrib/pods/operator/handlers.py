@@ -81,7 +81,7 @@ async def pod_changed(event: kopf.RawEvent, body: kopf.RawBody, memo: kopf.Memo,
         (one for one in body["metadata"].get("ownerReferences", ()) if one["kind"] == "AgentRun"), None
     )
     if owner is None:
-        return None
+        return
     gone = event["type"] == "DELETED"
     for attempt in range(_TRIES):  # kopf itself does not repeat this.
         try:
@@ -90,7 +90,7 @@ async def pod_changed(event: kopf.RawEvent, body: kopf.RawBody, memo: kopf.Memo,
             _log.warning("the status of %s cannot be written now: %s", owner["name"], error)
             await asyncio.sleep(2**attempt / 2)
         else:
-            return
+            break
 
 
 async def _record(cluster: Cluster, pod: Mapping[str, Any], owner: Mapping[str, Any], *, gone: bool) -> None:
