@@ -44,9 +44,11 @@ class Inbox:
     async def _begin(self, messages: Sequence[tuple[str, Inbound]]) -> None:
         for key, one in messages:
             if one.text:
-                await asyncio.to_thread(self._start, derived_id(key), one)
+                await asyncio.to_thread(self.begin, key, one)
 
-    def _start(self, id: str, message: Inbound) -> None:
+    def begin(self, key: str, message: Inbound) -> None:
+        """Store the run of a message; the second time nothing, by the key of the message."""
+        id = derived_id(key)
         chat = message.channel, message.chat_id, message.thread_id
 
         def note(tx: Transaction, run: str) -> None:

@@ -94,6 +94,13 @@ class ChannelMessages:
         tx.run("UPDATE channel_messages SET number = ? WHERE id = ?", number, id)
         return True
 
+    def queue(self, data: Mapping[str, Any], metadata: Mapping[str, Any] | None = None) -> str:
+        """Queue a new message in a transaction of its own, and return its id."""
+        id = new_id()
+        with self._database.write() as tx:
+            self.put(tx, id, data, metadata)
+        return id
+
     def settle(self, ended: Sequence[tuple[str, str, str, bytes]]) -> None:
         """Record the ends of messages: id, state, error and data of each. Unknown ones are added."""
         with self._database.write() as tx:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from toolcrib.builtin.definition import Builtin, string
 from toolcrib.builtin.site import Site
 from toolcrib.errors import ToolUnavailable
 from toolcrib.executors.function.threads import run_in_thread
 from toolcrib.spec import Annotations, CallContext, Example
-from toolcrib.spec.identifier import new_id
 from toolcrib.state import ChannelMessages
 
 CHANNELS = ("whatsapp", "telegram", "discord", "slack")
@@ -32,13 +33,7 @@ async def send_channel_message(
         chatId = str(source.get("SOURCE_CHAT_ID", ""))  # noqa: N806 - as above
     data = {"channel": channel, "text": text} | ({"chatId": chatId} if chatId else {})
     metadata = {} if ctx.run_id is None else {"agentRunID": ctx.run_id}
-    number = new_id()
-
-    def put() -> None:
-        with database.write() as tx:
-            ChannelMessages.put(tx, number, data, metadata)
-
-    await run_in_thread(put)
+    number = await run_in_thread(partial(ChannelMessages(database).queue, data, metadata))
     return f"Message queued for {channel} (target: {chatId or 'owner (self)'}), id {number}"
 
 
