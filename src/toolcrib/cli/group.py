@@ -31,6 +31,7 @@ COMMANDS = {
     "lint": ("make.lint", "Check settings and manifests for errors."),
     "list": ("look.list", "List the tools of the project, or those that match WORDS."),
     "new": ("make.new", "Create a manifest for a new tool."),
+    "pod-run": ("pods.pod_run", "Run the task that the environment describes, and print the answer."),
     "policy": ("decide.policy", "Show the policy, add rules, or explain a decision."),
     "run": ("run.run", "Run one tool."),
     "runs": ("run.runs", "Run agents, and follow, cancel, retry and fork their runs."),
@@ -57,7 +58,7 @@ _GROUPS = {
     "deciding": "trust approvals policy",
     "connecting": "connect serve ui servers secrets token",
     "looking": "list show status audit doctor",
-    "pods": "sidecar",
+    "pods": "pod-run sidecar",
 }
 """Every command, in the groups of `toolcrib help GROUP`."""
 _RARE = ("database", "data")
