@@ -31,6 +31,7 @@ COMMANDS = {
     "lint": ("make.lint", "Check settings and manifests for errors."),
     "list": ("look.list", "List the tools of the project, or those that match WORDS."),
     "new": ("make.new", "Create a manifest for a new tool."),
+    "pod": ("pods.pod", "Run agents as Kubernetes would, on this machine."),
     "pod-run": ("pods.pod_run", "Run the task that the environment describes, and print the answer."),
     "policy": ("decide.policy", "Show the policy, add rules, or explain a decision."),
     "run": ("run.run", "Run one tool."),
@@ -58,7 +59,7 @@ _GROUPS = {
     "deciding": "trust approvals policy",
     "connecting": "connect serve ui servers secrets token",
     "looking": "list show status audit doctor",
-    "pods": "pod-run sidecar",
+    "pods": "pod pod-run sidecar",
 }
 """Every command, in the groups of `toolcrib help GROUP`."""
 _RARE = ("database", "data")

@@ -154,6 +154,9 @@ class PodRunner:
             result = AgentResult("error", error=f"{error.message}. {error.hint or ''}".rstrip())
         self._measure(result)
         self._write("result.json", result)
+        # The operator reads this line of the log.
+        told = {"result": result.response, "error": result.error}
+        _log.info("result: %s", msgspec.json.encode(told).decode())
         self._status("done" if result.status == "success" else "failed", result.error)
         return result
 

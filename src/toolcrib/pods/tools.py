@@ -75,8 +75,9 @@ def send_channel_message(spool: Spool, channel: str = "", chat: str = "") -> Bui
         channel: str = "",
         chatId: str = "",  # noqa: N803 - the name of the argument
     ) -> str:
-        if not channel:
-            channel, chatId = source, chatId or source_chat  # noqa: N806
+        channel = channel or source
+        if channel == source:
+            chatId = chatId or source_chat  # noqa: N806
         id = ctx.call_id or new_id()
         message = OutboundMessage(channel, text, chatId)
         spool.write(MESSAGES.request_name.format(id), msgspec.json.encode(message))
