@@ -147,6 +147,10 @@ toolcrib servers remove time
 toolcrib servers remove db --yes
 toolcrib show repo_scan
 toolcrib show project/repo_scan@1.0 --json
+toolcrib pod up run.yaml
+toolcrib pod up run.yaml --workspace . --json
+toolcrib pod-run --state /state
+toolcrib pod-run --ipc ./ipc --workspace . --json
 toolcrib sidecar --ipc /ipc
 toolcrib sidecar --ipc ./ipc --workspace . --target git --network github.com
 toolcrib status

@@ -34,7 +34,7 @@ COMMANDS = {
     "list": ("look.list", "List the tools of the project, or those that match WORDS."),
     "messages": ("pods.messages", "List messages to people on channels, and send dead letters again."),
     "new": ("make.new", "Create a manifest for a new tool."),
-    "operator": ("pods.operator", "Run AgentRuns in a Kubernetes cluster, until SIGTERM or Ctrl-C."),
+    "pods": "bridge channel messages operator pod pod-run sidecar",
     "policy": ("decide.policy", "Show the policy, add rules, or explain a decision."),
     "run": ("run.run", "Run one tool."),
     "runs": ("run.runs", "Run agents, and follow, cancel, retry and fork their runs."),
@@ -61,7 +61,7 @@ _GROUPS = {
     "deciding": "trust approvals policy",
     "connecting": "connect serve ui servers secrets token",
     "looking": "list show status audit doctor",
-    "pods": "bridge channel messages operator sidecar",
+    "pods": "bridge channel messages operator pod pod-run sidecar",
 }
 """Every command, in the groups of `toolcrib help GROUP`."""
 _RARE = ("database", "data")

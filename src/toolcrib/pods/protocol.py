@@ -66,6 +66,37 @@ class OutboundMessage(Struct, omit_defaults=True, rename="camel"):
     thread_id: str = ""
 
 
+class AgentResult(Struct, rename="camel"):
+    """The end of an agent's run, in `output/result.json`."""
+
+    status: str
+    """`success` or `error`."""
+    response: str = ""
+    error: str = ""
+    metrics: dict[str, float] = {}
+    """`durationMs`, `inputTokens`, `outputTokens`, `toolCalls`."""
+
+
+class StatusUpdate(Struct, rename="camel"):
+    """The state of an agent's run, in `output/status.json`."""
+
+    phase: str
+    """`starting`, `running`, `done` or `failed`."""
+    message: str = ""
+    timestamp: str = ""
+
+
+class StreamChunk(Struct, rename="camel"):
+    """A part of an agent's answer, in `output/stream-<index>.json`, from 0."""
+
+    index: int
+    content: str
+    type: str = "text"
+
+
+OUTPUT = "output"
+"""The folder of an agent's result, status and stream."""
+
 Q = TypeVar("Q", bound=Struct)
 R = TypeVar("R", bound=Struct)
 

@@ -29,10 +29,12 @@ from toolcrib.spec.record import record
 
 WORKSPACE = "/workspace"
 """The folder of commands, as requests name it."""
+_IN_POD = os.path.lexists(WORKSPACE)
 _MAX_OUTPUT = 8 << 20
 """Bytes kept of each output stream."""
 _TIMED_OUT = 124
 """The exit code of a command that was ended at its limit, as timeout(1) has it."""
+_LONG_S = 30 * 86_400.0
 _NAME = "execute"
 
 
@@ -96,8 +98,13 @@ async def _execute(
     site: Site, ctx: CallContext, argv: list[str], workdir: str, timeout: float, stdin: str
 ) -> Outcome:
     """Run a command and return the fields of its result, however it ended."""
-    ended = await run_confined(site, ctx, tuple(argv), workdir, timeout, stdin.encode())
-    done, notes = ended.done, list(ended.warnings)
+    home = site.settings.roots[0].path
+    # Where the folder is elsewhere, commands find it by its name in a pod too.
+    links = () if _IN_POD else ((WORKSPACE, home),)
+    ran = await run_confined(
+        site, ctx, tuple(argv), _inside(workdir, home), timeout, stdin=stdin.encode(), links=links
+    )
+    done, notes = ran.done, list(ran.warnings)
     stdout = _text(done.stdout, done.stdout_total, "the output", notes)
     stderr = _text(done.stderr, done.stderr_total, "standard error", notes)
     if notes:
@@ -111,6 +118,12 @@ async def _execute(
         "timed_out": done.timed_out,
     }
     return Outcome(value, (), facts(done))
+
+
+def _inside(workdir: str, home: str) -> str:
+    """Return a working folder by its real name."""
+    is_inside = workdir == WORKSPACE or workdir.startswith(f"{WORKSPACE}/")
+    return home + workdir[len(WORKSPACE) :] if is_inside else workdir or home
 
 
 def _text(kept: bytes, total: int, name: str, notes: list[str]) -> str:
@@ -133,13 +146,12 @@ async def serve_sidecar(
     """Serve the commands in an IPC folder: those for this target, and those for any."""
     tools = command_tools(box, ipc)
     # A burst of requests finds as many sandboxes ready as it may use, and an idle sidecar keeps them.
-    long = float("inf")
-    configure(Warmth(idle_s=long, spare_idle_s=long, spares=concurrency, spares_each=concurrency))
+    configure(Warmth(idle_s=_LONG_S, spare_idle_s=_LONG_S, spares=concurrency, spares_each=concurrency))
 
     async def execute(id: str, request: ExecRequest) -> ExecResult:
         arguments: dict[str, Any] = {
             "argv": request.line,
-            "workdir": "." if request.work_dir in ("", WORKSPACE) else request.work_dir,
+            "workdir": request.work_dir,
             "timeout": request.seconds,
             "stdin": request.stdin,
         }

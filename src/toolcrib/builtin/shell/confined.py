@@ -22,6 +22,7 @@ from toolcrib.executors.output import (
     run_followed,
     uncut,
 )
+from toolcrib.executors.workspace.network import CallNetwork
 from toolcrib.executors.workspace.workspace import Workspace
 from toolcrib.sandbox import Completed, Confinement
 from toolcrib.sandbox.files.paths import PathCache, Paths
@@ -79,13 +80,17 @@ def shell_tool(
 
 
 @record
-class Ended:
-    """A command that has ended, and what it was refused."""
+class Ran:
+    """A command that has ended."""
 
     done: Completed
-    warnings: tuple[str, ...]
-    own_limit: bool
-    """The limit that ends it is the caller's own."""
+    job: Confinement
+    network: CallNetwork
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Warnings about its network and about places that were replaced."""
+        return (*self.network.warnings, *place_warnings(self.done))
 
 
 async def run_confined(
@@ -94,11 +99,12 @@ async def run_confined(
     argv: tuple[str, ...],
     workdir: str | None,
     timeout_s: float,
-    stdin: bytes = b"",
-) -> Ended:
+    **more: Any,
+) -> Ran:
     """Run a command with the folders and the network of its tool, whatever its exit code is.
 
-    Raises PermissionDenied for a working folder outside of the roots.
+    `more` are further fields of its `Confinement`. Raises PermissionDenied for a working folder outside of
+    the roots.
     """
     workspace, tool = site.host.workspace(), site.tool
     network = workspace.network(tool)
@@ -108,38 +114,39 @@ async def run_confined(
         tool.permissions.environment(os.environ),
         ctx,
         argv=argv,
-        stdin=stdin,
         output_limit=tool.limits.output_bytes or MAX_OUTPUT,
+        **more,
         **network.job,
     )
     limit_ms = max(1, int(timeout_s * 1000))
-    own = limit_ms < job.timeout_ms
     done = await run_followed(ctx, replace(job, timeout_ms=min(limit_ms, job.timeout_ms)))
-    warnings = [*network.warnings, *place_warnings(done)]
-    if done.exit_code and not network.refused and (denied := _denied(workspace, tool, job, done)):
-        warnings.insert(0, f"{denied.message}. {denied.hint}")
-    return Ended(done, tuple(warnings), own)
+    return Ran(done, job, network)
 
 
 async def _result(
     site: Site, ctx: CallContext, command: str, workdir: str | None, timeout_s: float
 ) -> Outcome:
     """Run a line and return its output as text. Raises TimedOut with the output so far."""
-    ended = await run_confined(site, ctx, ("/bin/sh", "-c", command), workdir, timeout_s)
-    done = ended.done
+    ran = await run_confined(site, ctx, ("/bin/sh", "-c", command), workdir, timeout_s)
+    done, job = ran.done, ran.job
     warnings: list[str] = []
     text = _text(ctx, done, warnings)
     if done.timed_out:
         # The limit that ends it names the error: the caller's own, or the one of the tool.
-        error = (
-            TimedOut(f"the command took longer than {timeout_s:g} s") if ended.own_limit else ctx.timed_out()
-        )
+        own = int(timeout_s * 1000) < job.timeout_ms
+        error = TimedOut(f"the command took longer than {timeout_s:g} s") if own else ctx.timed_out()
         error.details |= {**facts(done), "output": text}
         error.message += f". Until then it wrote:\n{text}" if done.stdout or done.stderr else ""
         error.args = (error.message,)
         with places_reported(done):
             raise error
-    return Outcome(text, (*warnings, *ended.warnings), facts(done))
+    if (
+        done.exit_code
+        and not ran.network.refused
+        and (denied := _denied(site.host.workspace(), site.tool, job, done))
+    ):
+        warnings.append(f"{denied.message}. {denied.hint}")
+    return Outcome(text, (*warnings, *ran.warnings), facts(done))
 
 
 def _denied(workspace: Workspace, tool: Tool, job: Confinement, done: Completed) -> PermissionDenied | None:
