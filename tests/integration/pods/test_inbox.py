@@ -26,7 +26,9 @@ async def hear(bus: Bus, number: int, text: str, chat: str = "42") -> None:
 
 async def test_each_message_begins_one_run_whose_answer_goes_back(crib: Crib, nats: NatsProcess) -> None:
     crib.write(".toolcrib/config.yml", SETTINGS)
-    agent = Agent("helper", "scripted", script=({"text": "One."}, {"text": "Two."}), tools=("send_channel_message",))
+    agent = Agent(
+        "helper", "scripted", script=({"text": "One."}, {"text": "Two."}), tools=("send_channel_message",)
+    )
     async with Project.open(crib.root, accept="all") as project, connected(nats) as bus:
         project.agents.add(agent)
         project.calls.serve()
@@ -44,8 +46,8 @@ async def test_each_message_begins_one_run_whose_answer_goes_back(crib: Crib, na
         assert first.session_id == second.session_id != other.session_id
         assert first.caller == "channel:telegram:7"
         # A bridge that was killed before it said so gets them again.
-        for id in ("telegram/1", "telegram/2"):
-            await asyncio.to_thread(inbox.begin, id, Inbound("telegram", id[-1], "42", "7", "hello"))
+        for key in ("telegram/1", "telegram/2"):
+            await asyncio.to_thread(inbox.begin, key, Inbound("telegram", key[-1], "42", "7", "hello"))
         assert len(project.runs.page()) == 3
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from toolcrib.pods.operator.resources import (
@@ -14,6 +14,8 @@ from toolcrib.pods.operator.resources import (
     Model,
     Resources,
     Skill,
+    context,
+    environment,
 )
 from toolcrib.spec.record import record
 
@@ -91,22 +93,24 @@ def _pod_spec(name: str, spec: AgentRunSpec, instance: InstanceSpec, platform: P
     image = instance.image or platform.image
     skills = [one for one in instance.skills if one.enabled]
     resources = instance.resources or Resources()
-    context = {
-        "INSTANCE_NAME": spec.instance_ref,
-        "AGENT_RUN_ID": name,
-        "SOURCE_CHANNEL": spec.source.channel if spec.source else "",
-        "SOURCE_CHAT_ID": spec.source.chat_id if spec.source else "",
-    }
-    bridge = {
-        **_container("bridge", image, ["bridge", "--ipc", "/ipc", "--state", "/state/bridge.db"], resources),
-        "env": _env({**context, "NATS_URL": platform.nats_url}),
-        "volumeMounts": [_mount("ipc"), _mount("state"), _mount("tmp")],
-        "restartPolicy": "Always",
-    }
+    arguments = ["bridge", "--ipc", "/ipc", "--state", "/state/bridge.db"]
+    variables = {**context(name, spec), "NATS_URL": platform.nats_url}
+    bridge = _container("bridge", image, arguments, resources, variables, ("ipc", "bridge-state"))
     if platform.nats_secret:
         bridge["envFrom"] = [{"secretRef": {"name": platform.nats_secret}}]
-    sidecars = [_sidecar(one, resources) for one in skills if one.sidecar]
+    mounts = ("ipc", "workspace", "tmp", "state")
+    variables = environment(name, spec, instance)
+    agent = _container("agent", image, ["pod-run", "--recorded"], resources, variables, mounts)
+    agent["volumeMounts"] += [
+        {"name": f"skill-{one.name}"[:63], "mountPath": f"/skills/{one.name}", "readOnly": True}
+        for one in skills
+    ]
+    if secret := (spec.model or instance.model or Model()).auth_secret_ref:
+        agent["envFrom"] = [{"secretRef": {"name": secret}}]
+    beside = [bridge, *(_sidecar(one, resources) for one in skills if one.sidecar)]
+    sizes = {"ipc": "256Mi", "bridge-state": "256Mi", "state": resources.disk, "tmp": resources.disk}
     return {
+        # The runner exits 0 once its result is recorded. Started again, it goes on with its run.
         "restartPolicy": "OnFailure",
         "activeDeadlineSeconds": spec.timeout_seconds,
         "terminationGracePeriodSeconds": _DRAIN_S,
@@ -121,13 +125,13 @@ def _pod_spec(name: str, spec: AgentRunSpec, instance: InstanceSpec, platform: P
             "seccompProfile": {"type": "RuntimeDefault"},
         },
         # With `restartPolicy: Always` they run beside the agent, and end after it.
-        "initContainers": [bridge, *sidecars],
-        "containers": [_agent(spec, instance, image, context, skills, resources)],
+        "initContainers": [{**one, "restartPolicy": "Always"} for one in beside],
+        "containers": [agent],
         "volumes": [
-            {"name": "ipc", "emptyDir": {"sizeLimit": "256Mi"}},
-            {"name": "state", "emptyDir": {"sizeLimit": "256Mi"}},
-            {"name": "tmp", "emptyDir": {"sizeLimit": resources.disk}},
-            {"name": "workspace", "emptyDir": {"sizeLimit": resources.disk}},
+            *(
+                {"name": one, "emptyDir": {"sizeLimit": size}}
+                for one, size in {**sizes, "workspace": resources.disk}.items()
+            ),
             *(
                 {"name": f"skill-{one.name}"[:63], "configMap": {"name": one.config_map or one.name}}
                 for one in skills
@@ -136,77 +140,40 @@ def _pod_spec(name: str, spec: AgentRunSpec, instance: InstanceSpec, platform: P
     }
 
 
-def _agent(
-    spec: AgentRunSpec,
-    instance: InstanceSpec,
-    image: str,
-    context: Mapping[str, str],
-    skills: list[Skill],
-    resources: Resources,
-) -> dict[str, Any]:
-    model = spec.model or instance.model or Model()
-    made = {
-        **_container("agent", image, ["pod-run"], resources),
-        "env": _env(
-            {
-                **context,
-                "TASK": spec.task,
-                "SYSTEM_PROMPT": spec.system_prompt or instance.system_prompt,
-                "TOOLS_ENABLED": "true" if spec.tools_enabled else "false",
-                "AGENT_ID": spec.agent_id,
-                "SESSION_KEY": spec.session_key,
-                "MODEL_PROVIDER": model.provider,
-                "MODEL_NAME": model.model,
-                "MODEL_BASE_URL": model.base_url,
-            }
-        ),
-        "volumeMounts": [
-            _mount("ipc"),
-            _mount("workspace"),
-            _mount("tmp"),
-            *(
-                {"name": f"skill-{one.name}"[:63], "mountPath": f"/skills/{one.name}", "readOnly": True}
-                for one in skills
-            ),
-        ],
-    }
-    if model.auth_secret_ref:
-        made["envFrom"] = [{"secretRef": {"name": model.auth_secret_ref}}]
-    return made
-
-
 def _sidecar(skill: Skill, resources: Resources) -> dict[str, Any]:
     assert skill.sidecar is not None
-    arguments = ["sidecar", "--ipc", "/ipc", "--target", skill.name]
-    made = {
-        **_container(f"skill-{skill.name}"[:63], skill.sidecar.image, arguments, resources),
-        "env": _env(skill.sidecar.env),
-        "volumeMounts": [_mount("ipc"), _mount("workspace"), _mount("tmp")],
-        "restartPolicy": "Always",
-    }
+    arguments = ["sidecar", "--ipc", "/ipc", "--target", skill.name, "--sandbox-minimum", "landlock"]
+    if skill.sidecar.network:
+        arguments += ["--network", skill.sidecar.network]
+    arguments += [part for name in skill.sidecar.env for part in ("--env", name)]
+    name, mounts = f"skill-{skill.name}"[:63], ("ipc", "workspace", "tmp")
+    made = _container(name, skill.sidecar.image, arguments, resources, skill.sidecar.env, mounts)
     if skill.sidecar.secret_ref:
         made["envFrom"] = [{"secretRef": {"name": skill.sidecar.secret_ref}}]
     return made
 
 
-def _container(name: str, image: str, arguments: list[str], resources: Resources) -> dict[str, Any]:
+def _container(
+    name: str,
+    image: str,
+    arguments: Sequence[str],
+    resources: Resources,
+    variables: Mapping[str, str],
+    mounts: Sequence[str],
+) -> dict[str, Any]:
     return {
         "name": name,
         "image": image,
-        "args": arguments,
+        "args": list(arguments),
+        # Kubernetes would replace `$(NAME)` in a text, and reads `$$` as `$`.
+        "env": [{"name": key, "value": value.replace("$", "$$")} for key, value in variables.items()],
         "resources": {"limits": {"cpu": resources.cpu, "memory": resources.memory}},
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "readOnlyRootFilesystem": True,
             "capabilities": {"drop": ["ALL"]},
         },
+        "volumeMounts": [
+            {"name": one, "mountPath": "/state" if one == "bridge-state" else f"/{one}"} for one in mounts
+        ],
     }
-
-
-def _env(values: Mapping[str, str]) -> list[dict[str, str]]:
-    # Kubernetes would replace `$(NAME)` in a text, and reads `$$` as `$`.
-    return [{"name": key, "value": value.replace("$", "$$")} for key, value in values.items() if value]
-
-
-def _mount(name: str) -> dict[str, str]:
-    return {"name": name, "mountPath": f"/{name}"}

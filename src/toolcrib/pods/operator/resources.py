@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -9,6 +10,11 @@ from msgspec import Meta, Struct
 
 GROUP, VERSION = "sympozium.ai", "v1alpha1"
 API_VERSION = f"{GROUP}/{VERSION}"
+_FIXED = {
+    "x-kubernetes-validations": [
+        {"rule": "self == oldSelf", "message": "a run cannot be changed; make another one"}
+    ]
+}
 Phase = Literal["Pending", "Running", "Succeeded", "Failed"]
 _Name = Annotated[str, Meta(pattern=r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$")]
 _Label = Annotated[str, Meta(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")]
@@ -22,6 +28,8 @@ class Model(Struct, rename="camel", omit_defaults=True):
     model: str = ""
     base_url: str = ""
     """The server of the model, if it is not the provider's own."""
+    script: list[dict[str, Any]] = []
+    """The answers of the provider `scripted`, which needs no key."""
     auth_secret_ref: str = ""
     """The Secret whose entries become environment variables, such as OPENAI_API_KEY."""
 
@@ -72,6 +80,9 @@ class Sidecar(Struct, rename="camel", omit_defaults=True):
     image: str
     """An image with Toolcrib and these programs."""
     env: dict[str, str] = {}
+    """Variables that commands get."""
+    network: str = ""
+    """The hosts that commands may reach, as `toolcrib sidecar --network` takes them."""
     secret_ref: str = ""
     """A Secret whose entries become environment variables of this container alone."""
 
@@ -117,6 +128,36 @@ class InstanceStatus(Struct, rename="camel", omit_defaults=True):
     message: str = ""
 
 
+def environment(name: str, spec: AgentRunSpec, instance: InstanceSpec) -> dict[str, str]:
+    """Return the variables by which the runner knows its task; those that are empty are left out."""
+    model = spec.model or instance.model or Model()
+    found = {
+        "TASK": spec.task,
+        "SYSTEM_PROMPT": spec.system_prompt or instance.system_prompt,
+        "TOOLS_ENABLED": "true" if spec.tools_enabled else "false",
+        "AGENT_ID": spec.agent_id,
+        "SESSION_KEY": spec.session_key,
+        "MODEL_PROVIDER": model.provider,
+        "MODEL_NAME": model.model,
+        "MODEL_BASE_URL": model.base_url,
+        "MODEL_SCRIPT": json.dumps(model.script) if model.script else "",
+        **context(name, spec),
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def context(name: str, spec: AgentRunSpec) -> dict[str, str]:
+    """Return the variables that say whose run this is, and where its task came from."""
+    source = spec.source or Source("")
+    found = {
+        "INSTANCE_NAME": spec.instance_ref,
+        "AGENT_RUN_ID": name,
+        "SOURCE_CHANNEL": source.channel,
+        "SOURCE_CHAT_ID": source.chat_id,
+    }
+    return {name: value for name, value in found.items() if value}
+
+
 def definitions() -> list[dict[str, Any]]:
     """Return the CustomResourceDefinitions."""
     columns = [("Phase", ".status.phase"), ("Instance", ".spec.instanceRef"), ("Age", "")]
@@ -142,7 +183,7 @@ def _definition(
             "apiVersion": {"type": "string"},
             "kind": {"type": "string"},
             "metadata": {"type": "object"},
-            "spec": _schema(spec),
+            "spec": {**_schema(spec), **(_FIXED if kind == "AgentRun" else {})},
             # The framework of the operator keeps its own notes there.
             "status": {**_schema(status), "x-kubernetes-preserve-unknown-fields": True},
         },
@@ -191,8 +232,12 @@ def _schema(kind: type) -> dict[str, Any]:
             # The default is null, which Kubernetes would refuse.
             return inlined(real)
         found = {key: inlined(value) for key, value in node.items() if key not in ("$defs", "title")}
-        if (found.get("type") == "string" and "enum" in found) or "enum" in found:
+        if "enum" in found:
             found["type"] = "string"
+        if not found.get("required", True):
+            del found["required"]
+        if found == {"type": "object"}:
+            found["x-kubernetes-preserve-unknown-fields"] = True
         return found
 
     made: dict[str, Any] = inlined(schema)

@@ -31,8 +31,9 @@ def standing_of(pod: Mapping[str, Any], log: str, *, gone: bool = False) -> dict
             found["completedAt"] = at
         result = _result_in(log)
         found["result"] = str(result.get("result", ""))[:_MAX_RESULT]
-        if phase == "Failed":
-            found["message"] = _why(status, end, result)
+        if phase == "Failed" or result.get("error"):
+            # A container that ended without an error is not started again, whatever its run came to.
+            found |= {"phase": "Failed", "message": _why(status, end, result)}
     elif waiting := state.get("waiting"):
         found["message"] = ": ".join(filter(None, (waiting.get("reason"), waiting.get("message"))))
     return found
