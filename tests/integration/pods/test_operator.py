@@ -74,7 +74,7 @@ class World:
             print(self._log.read_text()[-6000:])
             raise
         finally:
-            process.terminate()
+            process.kill()
             await asyncio.to_thread(process.wait, patient(30))
 
     def has(self, kind: str, name: str) -> bool:
@@ -93,7 +93,8 @@ class World:
             "uid": f"uid-{name}",
             **content.get("metadata", {}),
         }
-        async with self.server.clients[0].post(f"/apis/{group}/namespaces/ns/{plural}", json=body) as answer:
+        path = f"/{'apis' if '/' in group else 'api'}/{group}/namespaces/ns/{plural}"
+        async with self.server.clients[0].post(path, json=body) as answer:
             assert answer.status < 300, await answer.text()
 
     async def pod_is(self, name: str, phase: str, **status: Any) -> None:

@@ -21,7 +21,7 @@ from toolcrib.pods.operator.resources import GROUP, VERSION, AgentRunSpec, Insta
 from toolcrib.pods.operator.standing import ENDED, standing_of
 from toolcrib.spec.moment import written
 
-_AGAIN_S = 10.0
+_AGAIN_S = 3.0
 _TRIES = 6
 _log = logging.getLogger("toolcrib.pods")
 
