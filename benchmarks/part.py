@@ -25,6 +25,7 @@ PARTS = {
     "guard": "benchmarks.guard",
     "sandbox": "benchmarks.sandbox",
     "durable": "benchmarks.durable",
+    "pods": "benchmarks.pods",
 }
 
 

@@ -130,19 +130,11 @@ class Server(Generic[Q, R]):
             if self._stopping:
                 return
             name = self._protocol.request_name.format(id)
-            try:
-                if (read := self._spool.read(name, self._protocol.max_bytes)) is None:
-                    return
-                data, stamp = read
-                request: Q | Refused = self._protocol.read(id, data)
-            except Refused as refused:
-                request, stamp = refused, Stamp(0, 0, 0)
-            except msgspec.DecodeError as error:
-                if stamp.age_s < GRACE_S and not _is_json(data):
-                    # At once, for the event about the rest of the file may come before this task has ended.
-                    del self._tasks[id]
-                    return
-                request = Refused(f"{name} is not a request: {error}" if data else f"{name} is empty")
+            if (found := self._read(id, name)) is None:
+                # At once, for the event about the rest of the file may come before this task has ended.
+                del self._tasks[id]
+                return
+            request, stamp = found
             settled = not isinstance(request, Refused) and not self._accepts(request)
             if not settled:
                 with self._spool.claim(name) as claim:
@@ -150,6 +142,22 @@ class Server(Generic[Q, R]):
                         await self._answer(id, name, request, claim)
             if settled:
                 self._settled[id] = stamp
+
+    def _read(self, id: str, name: str) -> tuple[Q | Refused, Stamp] | None:
+        """Return the request in a file, or why there is none; None if there may be one later."""
+        try:
+            read = self._spool.read(name, self._protocol.max_bytes)
+        except Refused as refused:
+            return refused, Stamp(0, 0, 0)
+        if read is None:
+            return None
+        data, stamp = read
+        try:
+            return self._protocol.read(id, data), stamp
+        except msgspec.DecodeError as error:
+            if stamp.age_s < GRACE_S and not _is_json(data):
+                return None
+            return Refused(f"{name} is not a request: {error}" if data else f"{name} is empty"), stamp
 
     async def _answer(self, id: str, name: str, request: Q | Refused, claim: Claim) -> None:
         """Serve a claimed request, unless that was done between the look at its file and the claim."""
@@ -185,14 +193,12 @@ class Server(Generic[Q, R]):
             try:
                 return await self._handle(id, request)
             except Exception as error:
-                known = isinstance(error, ToolcribError)
-                if not known:
+                if not isinstance(error, ToolcribError):
                     _log.error("%s failed", name, exc_info=error)
-                if self._protocol.refuse is not None or (known and not error.retryable):
-                    raise (
-                        error if known else ToolcribError(f"internal error: {type(error).__name__}")
-                    ) from None
-                _log.warning("%s is tried again: %s", name, error)
+                    error = ToolcribError(f"internal error: {type(error).__name__}", retryable=True)
+                if self._protocol.refuse is not None or not error.retryable:
+                    raise error from None
+                _log.warning("%s is tried again: %s", name, error.message)
                 await asyncio.sleep(_AGAIN_S)
 
 
@@ -223,7 +229,8 @@ class Client(Generic[Q, R]):
             self._spool.write(request_name, msgspec.json.encode(request), first=True)
             self._changed(name, False)
             async with asyncio.timeout(timeout_s):
-                return await waiting
+                result: R = await waiting
+                return result
         except TimeoutError:
             raise TimedOut(
                 f"nobody answered {request_name} within {timeout_s:g} s",

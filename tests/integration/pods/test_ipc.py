@@ -43,12 +43,11 @@ MY_TOOL = Protocol(
 
 
 @asynccontextmanager
-async def served(ipc: Path, handle: Handle, protocol: Any = EXEC, **options: Any) -> AsyncIterator[Server]:
+async def served(ipc: Path, handle: Handle, protocol: Any = EXEC, **options: Any) -> AsyncIterator[None]:
     spool = Spool(ipc, protocol.folder, options.pop("owners", ()))
-    server = Server(spool, protocol, handle, **options)
-    task = asyncio.create_task(server.run())
+    task = asyncio.create_task(Server(spool, protocol, handle, **options).run())
     try:
-        yield server
+        yield
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -304,7 +303,8 @@ async def test_the_new_protocol_of_the_guide_is_one_declaration(tmp_path: Path) 
 async def test_messages_are_handled_in_order_kept_while_they_fail_and_put_aside_if_they_are_bad(
     tmp_path: Path,
 ) -> None:
-    folder, seen, done = tmp_path / "messages", [], asyncio.Event()
+    folder, done = tmp_path / "messages", asyncio.Event()
+    seen: list[str] = []
     folder.mkdir()
     for number in range(5):
         (folder / f"send-{number}.json").write_text(json.dumps({"channel": "slack", "text": f"{number}"}))

@@ -164,9 +164,9 @@ def test_pod_up_prints_the_answer(tmp_path: Path) -> None:
     }
     (tmp_path / "run.yaml").write_text(json.dumps(document))
     environment = {**os.environ, "TOOLCRIB_DATA": str(tmp_path / "data")}
-    for _ in range(2):  # The second one is another run.
-        done = run(["pod", "up", "run.yaml"], tmp_path, environment)
-        assert (done.returncode, done.stdout) == (0, b"All is done.\n"), done.stderr
+    done = run(["pod", "up", "run.yaml"], tmp_path, environment)
+    assert (done.returncode, done.stdout) == (0, b"All is done.\n"), done.stderr
+    assert not (tmp_path / "data/pods/test-tool/state").exists()
     assert (tmp_path / "data/pods/test-tool/workspace/out").read_text() == "turned\n"
     (tmp_path / "other.yaml").write_text("kind: Pod\n")
     done = run(["pod", "up", "other.yaml"], tmp_path, environment)
