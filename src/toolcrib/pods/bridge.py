@@ -17,16 +17,18 @@ from typing import Any
 import msgspec
 import orjson
 
-from toolcrib.errors import InvalidInput
+from toolcrib.errors import StateUnavailable
 from toolcrib.pods.bus import SEND, STATE, Bus
 from toolcrib.pods.channels.serving import Settled
 from toolcrib.pods.channels.table import CHANNELS
-from toolcrib.pods.ipc import Server
+from toolcrib.pods.ipc import GRACE_S, REJECTED
 from toolcrib.pods.protocol import MESSAGES, OutboundMessage
-from toolcrib.pods.spool import Spool
+from toolcrib.pods.spool import Refused, Spool
 from toolcrib.spec.identifier import derived_id
 from toolcrib.state import ChannelMessages, Database, Message, Outbox
 
+_FILES = 100
+"""Messages that are put into the outbox together."""
 _STATES = 100
 """States of messages that are recorded together."""
 _LOOK_S = 0.1
@@ -64,8 +66,7 @@ class Bridge:
         """
         async with asyncio.TaskGroup() as group:
             if self._spool is not None:
-                # One at a time, so in the order of their files. Without the bus they wait in the outbox.
-                group.create_task(Server(self._spool, MESSAGES, self._take, concurrency=1).run())
+                group.create_task(self._take(self._spool))  # Without the bus they wait in the outbox.
             bus = await Bus.connect(self._environment)
             try:
                 async with asyncio.TaskGroup() as connected:
@@ -85,23 +86,62 @@ class Bridge:
         files = [] if self._spool is None else self._spool.stamps()
         return any(map(MESSAGES.id_of, files)) or self._outbox.waits(SEND)
 
-    async def _take(self, id: str, message: OutboundMessage) -> None:
-        if message.channel not in self._channels:
-            raise InvalidInput(
-                f"there is no channel {message.channel!r} here", hint=f"One of: {', '.join(self._channels)}"
-            )
+    async def _take(self, spool: Spool) -> None:
+        """Put messages into the outbox as their files come, many in one transaction."""
+        news = asyncio.Event()
+        # The folder is looked at every second: a file may have been half, or the database away.
+        async with spool.watched(lambda _: news.set(), news.set):
+            while True:
+                await news.wait()
+                news.clear()
+                try:
+                    while await asyncio.to_thread(self._take_some, spool):
+                        self._outbox.wake()
+                except StateUnavailable as error:
+                    _log.warning("messages wait in their files: %s", error.message)
+
+    def _take_some(self, spool: Spool) -> bool:
+        """Take messages, the oldest first; return True if there may be more."""
+        named = ((name, MESSAGES.id_of(name)) for name in spool.stamps())
+        taken: dict[str, tuple[str, OutboundMessage]] = {}
+        for name, id in named:
+            if (
+                id is not None
+                and len(taken) < _FILES
+                and (message := self._read(spool, name, id)) is not None
+            ):
+                taken[name] = id, message
+        with self._database.write() as tx:
+            for id, message in taken.values():
+                data: dict[str, Any] = msgspec.to_builtins(message)
+                # Known already, if the last bridge died before it removed the file.
+                ChannelMessages.put(tx, derived_id(self.name, id), data, self._metadata)
+        for name in taken:
+            spool.remove(name)
+        return len(taken) == _FILES
+
+    def _read(self, spool: Spool, name: str, id: str) -> OutboundMessage | None:
+        """Return the message in a file; None if it is not whole yet, or is none and was moved away."""
+        try:
+            if (found := spool.read(name, MESSAGES.max_bytes)) is None:
+                return None
+            data, stamp = found
+            try:
+                message = MESSAGES.read(id, data)
+            except msgspec.DecodeError as error:
+                if stamp.age_s < GRACE_S:
+                    return None
+                raise Refused(f"it is not a message: {error}") from None
+            if message.channel not in self._channels:
+                known = ", ".join(self._channels)
+                raise Refused(f"there is no channel {message.channel!r} here, only: {known}")
+        except Refused as refused:
+            _log.warning("%s is moved to %s: %s", name, REJECTED, refused.message)
+            spool.move(name, REJECTED)
+            return None
         if not message.chat_id and message.channel == self._source[0]:
             message.chat_id = self._source[1]
-
-        def put() -> None:
-            with self._database.write() as tx:
-                data: dict[str, Any] = msgspec.to_builtins(message)
-                # After a crash the file may still be there.
-                if not ChannelMessages.put(tx, derived_id(self.name, id), data, self._metadata):
-                    _log.info("the message in send-%s.json was queued before", id)
-
-        await asyncio.to_thread(put)
-        self._outbox.wake()
+        return message
 
     async def _publish(self, bus: Bus, message: Message) -> None:
         await bus.publish(SEND, orjson.loads(message.body)["metadata"]["messageID"], message.body)
