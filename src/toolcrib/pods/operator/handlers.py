@@ -30,7 +30,7 @@ _log = logging.getLogger("toolcrib.pods")
 async def begin(settings: kopf.OperatorSettings, memo: kopf.Memo, **_: Any) -> None:
     """Read the settings of the operator and connect to the cluster."""
     settings.persistence.finalizer = f"{GROUP}/toolcrib"
-    memo.cluster = await Cluster.connect()
+    memo.cluster = Cluster(settings)
     memo.platform = Platform(
         os.environ.get("TOOLCRIB_IMAGE") or "toolcrib:latest",
         os.environ.get("NATS_URL") or "nats://nats:4222",
@@ -54,7 +54,7 @@ async def reconcile(
         return
     cluster: Cluster = memo.cluster
     spec = msgspec.convert(dict(body["spec"]), AgentRunSpec)
-    found = await cluster.instance(str(body["metadata"]["namespace"]), spec.instance_ref)
+    found = await cluster.find("SympoziumInstance", body["metadata"]["namespace"], spec.instance_ref)
     if found is None:
         patch.status["phase"] = "Pending"
         patch.status["message"] = f"there is no SympoziumInstance {spec.instance_ref}"
@@ -86,7 +86,7 @@ async def pod_changed(event: kopf.RawEvent, body: kopf.RawBody, memo: kopf.Memo,
     for attempt in range(_TRIES):  # kopf itself does not repeat this.
         try:
             await _record(memo.cluster, body, owner, gone=gone)
-        except (OSError, kopf.TemporaryError) as error:
+        except kopf.TemporaryError as error:
             _log.warning("the status of %s cannot be written now: %s", owner["name"], error)
             await asyncio.sleep(2**attempt / 2)
         else:
@@ -95,7 +95,7 @@ async def pod_changed(event: kopf.RawEvent, body: kopf.RawBody, memo: kopf.Memo,
 
 async def _record(cluster: Cluster, pod: Mapping[str, Any], owner: Mapping[str, Any], *, gone: bool) -> None:
     namespace, name = pod["metadata"]["namespace"], owner["name"]
-    run = await cluster.run(namespace, name)
+    run = await cluster.find("AgentRun", namespace, name)
     if run is None or run["metadata"]["uid"] != owner["uid"]:
         return
     before = run.get("status", {})

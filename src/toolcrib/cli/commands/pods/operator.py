@@ -25,10 +25,10 @@ def command(namespaces: tuple[str, ...], crds: bool) -> None:
 
         print_result(crd_yaml(), nl=False)
         return
-    if not (find_spec("kopf") and find_spec("kubernetes_asyncio")):
+    if not find_spec("kopf"):
         from toolcrib.state.installation import install_hint
 
-        raise UnavailableError("kopf and kubernetes-asyncio are not installed", hint=install_hint("pods"))
+        raise UnavailableError("kopf is not installed", hint=install_hint("pods"))
     import kopf
 
     importlib.import_module("toolcrib.pods.operator.handlers")
