@@ -114,6 +114,10 @@ def test_manifests_and_settings_are_good(block: Block, tmp_path: Path) -> None:
             read(block.file, block.text.encode())
             return
     document = load(block.text.encode(), str(block))
+    if document.data.get("kind") == "AgentRun":
+        (tmp_path / "run.yaml").write_text(block.text)
+        assert read_run(tmp_path / "run.yaml").spec.task
+        return
     if "tools" in document.data or "spec" in document.data:
         dialect = "vega" if "agents" in document.data else "sympozium"
         loaded = read_dialect(str(block), block.text.encode(), dialect)
