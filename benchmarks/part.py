@@ -26,6 +26,7 @@ PARTS = {
     "sandbox": "benchmarks.sandbox",
     "durable": "benchmarks.durable",
     "pods": "benchmarks.pods",
+    "bridge": "benchmarks.bridge",
 }
 
 

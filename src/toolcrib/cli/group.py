@@ -23,14 +23,18 @@ COMMANDS = {
     "approvals": ("decide.approvals", "Approve or deny calls that wait for a person."),
     "audit": ("look.audit", "Verify, show and search the audit log."),
     "bundle": ("bundles.bundle", "Manage bundles, groups of tools with one switch, and their tools."),
+    "bridge": ("pods.bridge", "Pass messages of a pod or project on to NATS, until SIGTERM or Ctrl-C."),
     "calls": ("run.calls", "Submit calls that survive any process; follow, cancel and retry them."),
+    "channel": ("pods.channel", "Deliver messages from NATS to one service, until SIGTERM or Ctrl-C."),
     "connect": ("connect.connect", "Let an agent host use the project's tools over MCP."),
     "doctor": ("look.doctor", "Show how well this machine can confine tools."),
     "import": ("make.importing", "Create tools from OpenAPI documents and from other formats."),
     "init": ("make.init", "Create a project in FOLDER (default: here)."),
     "lint": ("make.lint", "Check settings and manifests for errors."),
     "list": ("look.list", "List the tools of the project, or those that match WORDS."),
+    "messages": ("pods.messages", "List messages to people on channels, and send dead letters again."),
     "new": ("make.new", "Create a manifest for a new tool."),
+    "operator": ("pods.operator", "Run AgentRuns in a Kubernetes cluster, until SIGTERM or Ctrl-C."),
     "pod": ("pods.pod", "Run agents as Kubernetes would, on this machine."),
     "pod-run": ("pods.pod_run", "Run the task that the environment describes, and print the answer."),
     "policy": ("decide.policy", "Show the policy, add rules, or explain a decision."),
@@ -59,7 +63,7 @@ _GROUPS = {
     "deciding": "trust approvals policy",
     "connecting": "connect serve ui servers secrets token",
     "looking": "list show status audit doctor",
-    "pods": "pod pod-run sidecar",
+    "pods": "bridge channel messages operator pod pod-run sidecar",
 }
 """Every command, in the groups of `toolcrib help GROUP`."""
 _RARE = ("database", "data")

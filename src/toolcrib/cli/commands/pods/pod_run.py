@@ -16,8 +16,9 @@ from toolcrib.cli.output import print_error, print_json, print_result
 @click.option("--workspace", default="/workspace", show_default=True, help="The folder of the agent's work.")
 @click.option("--skills", default="/skills", show_default=True, help="The folder of its skills.")
 @click.option("--state", default="/state", show_default=True, help="The folder that keeps the run.")
+@click.option("--recorded", is_flag=True, help="Exit 0 also if the run fails: its result is recorded.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-def command(as_json: bool, **folders: str) -> int:
+def command(as_json: bool, recorded: bool, **folders: str) -> int:
     """Run the task that the environment describes, and print the answer.
 
     TASK, MODEL_PROVIDER and MODEL_NAME must be set. A runner that is started again with the same --state
@@ -39,5 +40,5 @@ def command(as_json: bool, **folders: str) -> int:
     elif result.status == "success":
         print_result(result.response)
     else:
-        return print_error(ToolFailed(result.error))
-    return 0 if result.status == "success" else 1
+        print_error(ToolFailed(result.error))
+    return 0 if recorded or result.status == "success" else 1
