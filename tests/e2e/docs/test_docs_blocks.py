@@ -26,6 +26,7 @@ from tests.conftest import need
 from tests.crib import accept
 from toolcrib.errors import ToolcribError
 from toolcrib.manifest import check_tool, load, parse_tool, read_dialect, read_team
+from toolcrib.pods.up import read_run
 from toolcrib.project import find, load_config
 from toolcrib.project.config.settings import KEYS
 from toolcrib.runs.agents import read_agent
