@@ -3,46 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import shutil
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from toolcrib.errors import ManifestError, UnavailableError
 from toolcrib.manifest import failure, load, read
+from toolcrib.pods.operator.resources import AgentRunSpec, InstanceSpec, environment
 from toolcrib.pods.protocol import OUTPUT, AgentResult
 
 _END_S = 15.0
 _LOG_LINES = 5
-
-
-class _Model(Struct, rename="camel"):
-    provider: str = ""
-    model: str = ""
-    base_url: str = ""
-    script: list[dict[str, Any]] = []
-    """The answers of the provider `scripted`, which needs no key."""
-
-
-class _Source(Struct, rename="camel", frozen=True):
-    channel: str = ""
-    chat_id: str = ""
-
-
-class _Spec(Struct, rename="camel"):
-    task: str
-    model: _Model
-    instance_ref: str = ""
-    system_prompt: str = ""
-    tools_enabled: bool = True
-    source: _Source = _Source()
 
 
 class _Metadata(Struct):
@@ -55,26 +32,12 @@ class AgentRun(Struct, rename="camel"):
     api_version: str
     kind: str
     metadata: _Metadata
-    spec: _Spec
+    spec: AgentRunSpec
 
     @property
     def environment(self) -> dict[str, str]:
         """The variables of its runner."""
-        spec, model = self.spec, self.spec.model
-        found = {
-            "TASK": spec.task,
-            "SYSTEM_PROMPT": spec.system_prompt,
-            "TOOLS_ENABLED": "true" if spec.tools_enabled else "false",
-            "SOURCE_CHANNEL": spec.source.channel,
-            "SOURCE_CHAT_ID": spec.source.chat_id,
-            "INSTANCE_NAME": spec.instance_ref,
-            "AGENT_RUN_ID": self.metadata.name,
-            "MODEL_PROVIDER": model.provider,
-            "MODEL_NAME": model.model,
-            "MODEL_BASE_URL": model.base_url,
-            "MODEL_SCRIPT": json.dumps(model.script) if model.script else "",
-        }
-        return {name: value for name, value in found.items() if value}
+        return environment(self.metadata.name, self.spec, InstanceSpec())
 
 
 def read_run(path: Path) -> AgentRun:
