@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from io import StringIO
+
+from ruamel.yaml import YAML
+
 from toolcrib.pods.operator.resources import definitions
 
 _HEAD = "# Written by `toolcrib operator --crds`.\n"
@@ -9,14 +13,7 @@ _HEAD = "# Written by `toolcrib operator --crds`.\n"
 
 def crd_yaml() -> str:
     """Return the definitions as YAML."""
-    from io import StringIO
-
-    from ruamel.yaml import YAML
-
-    yaml = YAML(typ="safe", pure=True)
-    yaml.default_flow_style = False
-    yaml.sort_base_mapping_type_on_output = False
+    yaml, text = YAML(), StringIO()
     yaml.width = 120
-    text = StringIO()
     yaml.dump_all(definitions(), text)
     return _HEAD + text.getvalue()

@@ -18,7 +18,9 @@ def standing_of(pod: Mapping[str, Any], log: str, *, gone: bool = False) -> dict
     """Return the status of the run of a pod; `log` is that of its agent, `gone` says that it was deleted."""
     status = pod.get("status", {})
     phase = status.get("phase", "Pending")
-    agent = next((one for one in status.get("containerStatuses", ()) if one["name"] == "agent"), {})
+    agent: Mapping[str, Any] = next(
+        (one for one in status.get("containerStatuses", ()) if one["name"] == "agent"), {}
+    )
     state = agent.get("state", {})
     found = {"phase": phase if phase in ("Pending", "Running", *ENDED) else "Running", "message": ""}
     if began := status.get("startTime"):
