@@ -16,7 +16,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from toolcrib.errors import UnavailableError
+from toolcrib.errors import NotFoundError, UnavailableError
 from toolcrib.manifest import failure, load, read
 from toolcrib.pods.operator.resources import AgentRunSpec, InstanceSpec, environment
 from toolcrib.pods.protocol import EXEC, MESSAGES, OUTPUT, AgentResult
@@ -40,8 +40,11 @@ class AgentRun(Struct):
 
 
 def read_run(path: Path) -> AgentRun:
-    """Return the AgentRun of a file. Raises ManifestError for any other content."""
-    document = load(read(str(path)), str(path))
+    """Return the AgentRun of a file. Raises ManifestError for any other content, NotFoundError."""
+    try:
+        document = load(read(str(path)), str(path))
+    except FileNotFoundError:
+        raise NotFoundError(f"there is no file {path}") from None
     try:
         return msgspec.convert(document.data, AgentRun)
     except msgspec.ValidationError as error:

@@ -18,7 +18,7 @@ def command() -> None:
 
 
 @command.command("up")
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @click.option(
     "--workspace", type=_FOLDER, help="The agent's /workspace, which it may write (default: a new folder)."
 )
