@@ -1,7 +1,9 @@
 import type { Messages } from ".";
+import { operations } from "./operations.de";
 
 /** Every text of the page in German. */
 export const de: Messages = {
+  ...operations,
   "app.name": "Toolcrib",
   "app.skip": "Zum Inhalt springen",
   "app.menu": "Menü",

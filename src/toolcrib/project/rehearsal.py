@@ -22,7 +22,7 @@ _CALLS = ("TOOL_EXECUTED", "TOOL_REFUSED", "TOOL_REPLAYED", "TOOL_WAITS")
 
 
 def rule_of(block: Mapping[str, Any]) -> Rule:
-    """Return a rule of the form that it has in the settings. Raises ManifestError."""
+    """Return a rule of the form that it has in the settings. Raises ConfigError."""
     text = json.dumps({"policy": {"rules": [block]}})
     rule = config_of(text, Path("rule")).policy.rules[0]
     return rule if "name" in block else replace(rule, name=_NAME)

@@ -9,7 +9,14 @@ from typing import Annotated, Any
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from toolcrib.bundles.records import Moment
-from toolcrib.errors import AuditUnavailable, InvalidInput, ManifestError, NotFoundError, ToolNotFound
+from toolcrib.errors import (
+    AuditUnavailable,
+    ConfigError,
+    InvalidInput,
+    ManifestError,
+    NotFoundError,
+    ToolNotFound,
+)
 from toolcrib.guard import Effect, Tokens
 from toolcrib.project.rehearsal import rehearse, rule_of
 from toolcrib.project.reports import explain_call
@@ -164,7 +171,7 @@ async def explain_policy(request: RestRequest) -> Answer:
     return Answer(shaped(Explanation, explained))
 
 
-@ROUTES.add("POST", "/policy/try", "admin", {200: Rehearsal}, ManifestError, AuditUnavailable, body=NewRule)
+@ROUTES.add("POST", "/policy/try", "admin", {200: Rehearsal}, ConfigError, AuditUnavailable, body=NewRule)
 def try_rule(request: RestRequest) -> Answer:
     """Decide again about the calls of the audit log, with and without a new rule. Nothing runs or changes.
 
