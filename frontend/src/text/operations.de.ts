@@ -163,4 +163,9 @@ export const operations: Record<keyof typeof english, string> = {
   "graph.skipped": "übersprungen",
   "graph.of": "{ended} von {all}",
   "graph.needs": "nach {steps}",
+
+  "approvals.identical": "{n} gleicher Aufruf|{n} gleiche Aufrufe",
+  "approvals.first": "In letzter Zeit wurde kein Aufruf dieses Tools freigegeben.",
+  "approvals.same": "Dieselben Argumente wie im Aufruf, den {by} freigab",
+  "approvals.differs": "Anders als der Aufruf, den {by} freigab",
 };

@@ -161,4 +161,9 @@ export const operations = {
   "graph.skipped": "skipped",
   "graph.of": "{ended} of {all}",
   "graph.needs": "after {steps}",
+
+  "approvals.identical": "{n} identical call|{n} identical calls",
+  "approvals.first": "No call of this tool was approved lately.",
+  "approvals.same": "The same arguments as in the call that {by} approved",
+  "approvals.differs": "Different from the call that {by} approved",
 };

@@ -54,7 +54,6 @@ function ServerCard({ server }: { server: Server }) {
       </div>
       <code>{plain(server.where)}</code>
       <p className="row-facts">
-        <span>{t("servers.tools", { n: server.tools.length })}</span>
         {waiting.length > 0 && <span>{t("servers.waits", { n: waiting.length })}</span>}
         <span>{t("servers.starts", { n: server.starts })}</span>
         {server.protocol !== null && <span>MCP {server.protocol}</span>}
