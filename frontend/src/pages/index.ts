@@ -40,6 +40,12 @@ export const PAGES: readonly PageEntry[] = [
     icon: "M6 3h12v18H6zM9 8h6M9 12h6M9 16h4",
   },
   {
+    path: "/chat",
+    load: () => import("./chat/ChatPage"),
+    title: "page.chat",
+    icon: "M4 5h16v11H10l-4 4v-4H4z",
+  },
+  {
     path: "/operations",
     load: () => import("./operations/OperationsPage"),
     title: "page.operations",

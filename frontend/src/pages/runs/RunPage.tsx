@@ -82,7 +82,14 @@ function Actions({ run }: { run: Schemas["Timeline"] }) {
         </button>
       )}
       {/* A workflow would run all its steps anew. */}
-      {!run.agent.startsWith(WORKFLOW) && run.iterations.length > 0 && <Fork run={run} />}
+      {!run.agent.startsWith(WORKFLOW) && (
+        <>
+          <Link className="button" to="/chat" search={{ session: run.sessionId, agent: run.agent }}>
+            {t("chat.continue")}
+          </Link>
+          {run.iterations.length > 0 && <Fork run={run} />}
+        </>
+      )}
     </div>
   );
 }
