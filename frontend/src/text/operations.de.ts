@@ -175,7 +175,7 @@ export const operations: Record<keyof typeof english, string> = {
   "chat.none": "Das Projekt hat keinen Agenten",
   "chat.none.hint": "Um einen anzulegen, schreiben Sie .toolcrib/agents/NAME.yml. Das Modell `scripted` braucht keinen Schlüssel.",
   "chat.begin": "Fragen Sie {agent} etwas",
-  "chat.begin.hint": "`+` fügt der Nachricht ein Tool hinzu: Es läuft zuerst, und der Agent liest seine Ausgabe.",
+  "chat.begin.hint": "+ fügt der Nachricht ein Tool hinzu: Es läuft zuerst, und der Agent liest seine Ausgabe.",
   "chat.message": "Nachricht",
   "chat.add": "Tool hinzufügen",
   "chat.send": "Senden",

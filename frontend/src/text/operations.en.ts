@@ -173,7 +173,7 @@ export const operations = {
   "chat.none": "The project has no agent",
   "chat.none.hint": "To make one, write .toolcrib/agents/NAME.yml. The model `scripted` needs no key.",
   "chat.begin": "Ask {agent} something",
-  "chat.begin.hint": "`+` adds a tool to the message: it runs first, and the agent reads its output.",
+  "chat.begin.hint": "+ adds a tool to the message: it runs first, and the agent reads its output.",
   "chat.message": "Message",
   "chat.add": "Add a tool",
   "chat.send": "Send",
