@@ -1,6 +1,8 @@
 import type { Messages } from ".";
 import { operations } from "./operations.de";
 
+export { errors } from "./errors.de";
+
 /** Every text of the page in German. */
 export const de: Messages = {
   ...operations,
