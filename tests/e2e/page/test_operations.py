@@ -173,6 +173,7 @@ def test_a_conversation_with_a_tool_that_runs_first(opened: Open) -> None:
     expect(chip).to_have_count(0)
     # The palette adds a tool, by keyboard alone; the conversation goes on in its session.
     box.press("+")
+    expect(page.get_by_role("dialog").get_by_role("combobox")).to_be_focused()
     page.keyboard.type("gree")
     expect(page.get_by_role("option", name="greet")).to_be_visible()
     page.keyboard.press("Enter")
