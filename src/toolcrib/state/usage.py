@@ -178,17 +178,12 @@ class UsageCounts:
         steps: dict[tuple[str, int], list[tuple[int, int]]] = {}
         for tool, day, step, calls in lasted:
             steps.setdefault((tool, day), []).append((step, calls))
-        return [
-            DayOfUse(
-                tool,
-                day * _DAY_S,
-                calls,
-                failures,
-                *(_percentile(steps.get((tool, day), []), share) for share in (0.5, 0.95)),
-                answered=answered,
-            )
-            for tool, day, calls, failures, answered in used
-        ]
+        found = []
+        for tool, day, calls, failures, answered in used:
+            of_day = steps.get((tool, day), [])
+            p50, p95 = _percentile(of_day, 0.5), _percentile(of_day, 0.95)
+            found.append(DayOfUse(tool, day * _DAY_S, calls, failures, p50, p95, answered))
+        return found
 
     def flush(self) -> None:
         """Write what is counted. Raises StateUnavailable; nothing is lost by that."""
