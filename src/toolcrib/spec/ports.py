@@ -23,7 +23,7 @@ class CallContext(Protocol):
     """The call that an attempt belongs to, as its executor sees it."""
 
     created: tuple[str, ...]
-    """What the call has created that starts other programs of the user, for the audit log."""
+    """The files made by the call that start other programs of the user, for the audit log."""
 
     @property
     def tool(self) -> str:
@@ -32,6 +32,10 @@ class CallContext(Protocol):
     @property
     def caller(self) -> str:
         """Name of the caller: `local`, `cli`, `mcp:<client>`."""
+
+    @property
+    def call_id(self) -> str | None:
+        """The id of the call, the same in each attempt; None for a call that nothing refers to."""
 
     @property
     def attempt(self) -> int:

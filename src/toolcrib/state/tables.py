@@ -6,6 +6,7 @@ decision, the results of calls with an idempotency key, and how often tools were
 
 from __future__ import annotations
 
+from toolcrib.state.messages import MESSAGES
 from toolcrib.state.outbox import OUTBOX
 
 PROJECT: tuple[str, ...] = (
@@ -183,7 +184,9 @@ CREATE INDEX runs_ready ON runs (ready_at) WHERE state = 'ready';
 CREATE INDEX runs_state ON runs (state, id) WHERE parent_id IS NULL;
 CREATE INDEX runs_agent ON runs (agent, id);
 CREATE INDEX runs_caller ON runs (caller, id);
-CREATE INDEX runs_ended ON runs (ended_at) WHERE parent_id IS NULL AND ended_at IS NOT NULL;
+CREATE INDEX runs_ended ON runs (ended_at)
+    WHERE parent_id IS NULL AND ended_at IS NOT NULL AND state <> 'failed';
+CREATE INDEX runs_failed ON runs (state, ended_at) WHERE parent_id IS NULL AND state = 'failed';
 CREATE INDEX runs_running ON runs (lease_ends_at) WHERE state = 'running';
 CREATE TABLE run_iterations (
     run_id TEXT NOT NULL,
@@ -251,7 +254,8 @@ CREATE TABLE workers (
     seen_at REAL NOT NULL
 );
 """
-    + OUTBOX,
+    + OUTBOX
+    + MESSAGES,
 )
 """`state.db` in the project's home folder. `approvals.wakes` marks those that calls wait for."""
 
