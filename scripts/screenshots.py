@@ -12,6 +12,8 @@ from tests.browser import DESK, PHONE, Opened, chromium
 from tests.filled import filled
 
 OUT = Path(__file__).resolve().parent.parent / "build" / "screenshots"
+PAGES = ("approvals", "runs", "audit", "chat")
+OPERATIONS = ("usage", "servers", "secrets", "tokens", "policy", "workers", "machine")
 LOOKS = {"light": ("light", DESK), "dark": ("dark", DESK), "phone": ("light", PHONE)}
 
 
@@ -38,12 +40,16 @@ def main() -> None:
                 opened = Opened(browser, server, size=size, color_scheme=scheme)
                 opened.log_in()
                 forecast, refund = (tool_path(opened, name) for name in ("weather_forecast", "orders_refund"))
+                query = "/runs?agent=workflow:closing"
+                workflow = server.send("GET", query).json["runs"][0]["id"]
                 pages = {
                     "tools": ("/tools", ".row"),
                     "found": ("/tools?q=order", ".row"),
                     "tool": (forecast, ".rjsf input"),
                     "waits": (refund, ".rjsf input"),
-                    **{name: (f"/{name}", "main h1") for name in ("approvals", "runs", "audit")},
+                    **{name: (f"/{name}", "main h1") for name in PAGES},
+                    **{name: (f"/operations/{name}", "main h1") for name in OPERATIONS},
+                    "workflow": (f"/runs/{workflow}", ".step-box"),
                 }
                 for name, (path, shown) in pages.items():
                     opened.page.goto(f"{server.address}/#{path}")

@@ -23,6 +23,7 @@ from toolcrib.state import Vault
 
 CALLS = 300
 _BUILTINS = ["read_file", "write_file", "list_files", "web_search", "fetch_url"]
+_RULES = [{"name": "outside", "effect": "ask", "tools": ["report_*"], "callers": ["mcp:*"]}]
 _WORDS = {
     "orders": ("find", "cancel", "refund", "export", "label", "track"),
     "stock": ("count", "move", "reserve", "reorder", "audit", "value"),
@@ -37,6 +38,23 @@ _ABOUT = {
     "report": "{verb} a report for the people in the office, in the words that they use.",
     "customer": "{verb} a customer. Personal data stays in the project.",
 }
+AGENT = {
+    "name": "helper", "model": "scripted", "description": "Helps in the shop.", "tools": ["stock_count"],
+    "script": [
+        {"text": "I look at the stock. ", "calls": [{"tool": "stock_count", "arguments": {"c": "echo 42"}}]},
+        {"text": "You asked: {{prompt}} The stock says: {{result}}"},
+    ],
+}  # fmt: skip
+WORKFLOW = {
+    "name": "closing", "description": "What is done in the evening.",
+    "inputs": {"schema": {"type": "object", "properties": {"day": {"type": "string"}}}},
+    "steps": [
+        {"id": "count", "tool": "stock_count", "foreach": ["nuts", "bolts"], "args": {"c": "echo ${item}"}},
+        {"id": "value", "tool": "stock_value", "args": {"c": "echo 7"}},
+        {"id": "words", "agent": "helper", "prompt": "There are ${steps.count.value[0]}"},
+        {"id": "send", "needs": ["words", "value"], "tool": "slow_count", "args": {"c": "exit 3"}},
+    ],
+}  # fmt: skip
 WEATHER = {
     "type": "object",
     "required": ["place", "days"],
@@ -89,6 +107,9 @@ def _write(crib: Crib) -> None:
             {"description": "By coordinates.", "params": {"place": {"lat": 44.4, "lon": 8.9}, "days": 1}},
         ],
     )  # fmt: skip
+    crib.write(".toolcrib/agents/helper.yml", json.dumps(AGENT))
+    crib.write(".toolcrib/workflows/closing.yml", json.dumps(WORKFLOW))
+    crib.shell("shop_order", permissions={"secrets": {"SHOP_KEY": {"type": "string"}}})
     crib.shell("slow_count", description="Counts slowly, and prints each number.", tags=["demo"])
 
 
@@ -123,12 +144,20 @@ def _make_calls(server: HttpServerProcess) -> None:
         server.send("POST", f"/tools/invoke/{name}", {"args": {"c": f"echo {name}"}}, asked)
 
 
+def _make_runs(server: HttpServerProcess) -> None:
+    for number in range(10):
+        server.send("POST", "/runs", {"agent": "helper", "prompt": f"How many gears are there? ({number})"})
+    for day in ("Monday", "Tuesday"):
+        run = server.send("POST", "/workflows/closing/runs", {"inputs": {"day": day}}).json["runId"]
+    server.send("GET", f"/runs/{run}/events")  # Until the end of the last one.
+
+
 @contextmanager
 def filled(root: Path) -> Iterator[HttpServerProcess]:
     """Serve such a project below `root`."""
     crib = Crib(root)
     _write(crib)
-    crib.write(".toolcrib/config.yml", json.dumps({"builtins": _BUILTINS}))
+    crib.write(".toolcrib/config.yml", json.dumps({"builtins": _BUILTINS, "policy": {"rules": _RULES}}))
     mcp_servers.mount(crib, "calculator", mcp_servers.GOOD)
     data = root.with_name(f"{root.name}-data")
     config = load_config(root / ".toolcrib" / "config.yml", root)
@@ -139,6 +168,7 @@ def filled(root: Path) -> Iterator[HttpServerProcess]:
         crib.tool("new_idea", "command", {"entrypoint": "sh", "args": ["-c", "true"]}, SH, tags=["demo"])
         _put_records(server)
         _make_calls(server)
+        _make_runs(server)
         yield server
 
 

@@ -56,6 +56,32 @@ def shop(crib: Crib) -> Crib:
     return crib
 
 
+def test_a_rule_is_tried_on_past_calls_and_nothing_changes(shop: Crib) -> None:
+    for env in ("prod", "prod", "test"):
+        shop.call("deploy", {"env": env}, caller="mcp:editor")
+    settings = (shop.home / "config.yml").read_text()
+    found = cli(shop, "policy", "try", "deny", "dep*", "env=prod", "--caller", "mcp:*", "--json").document
+    (call,) = found["matching"]
+    assert (call["times"], call["arguments"], call["now"], call["then"]) == (
+        2,
+        {"env": "prod"},
+        "allow",
+        "deny",
+    )
+    assert (found["then"]["deny"], found["now"]["deny"]) == (2, 0)
+    printed = cli(shop, "policy", "try", "ask", "deploy", "env=test").out
+    assert [line.split()[:1] for line in printed.splitlines()] == [
+        ["ALLOW"],
+        ["now"],
+        ["then"],
+        ["TIMES"],
+        ["1"],
+    ]
+    nothing = cli(shop, "policy", "try", "ask", "look")
+    assert "matches none" in nothing.err
+    assert (shop.home / "config.yml").read_text() == settings
+
+
 def decision(crib: Crib, *words: str) -> str:
     return str(cli(crib, "policy", "explain", *words, "--json").document["effect"])
 

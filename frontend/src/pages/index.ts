@@ -1,7 +1,8 @@
-/** Every page: its path, its module, which exports `Page`, and its place in the navigation if it has one. */
+/** Every page: its path, its module, which exports `Page`; with a title it is in the palette, with an icon in the navigation. */
 
 import type { ComponentType } from "react";
 import type { Key } from "../text";
+import { PARTS } from "./operations/parts";
 
 type PageEntry = {
   path: string;
@@ -38,4 +39,21 @@ export const PAGES: readonly PageEntry[] = [
     title: "page.audit",
     icon: "M6 3h12v18H6zM9 8h6M9 12h6M9 16h4",
   },
+  {
+    path: "/chat",
+    load: () => import("./chat/ChatPage"),
+    title: "page.chat",
+    icon: "M4 5h16v11H10l-4 4v-4H4z",
+  },
+  {
+    path: "/operations",
+    load: () => import("./operations/OperationsPage"),
+    title: "page.operations",
+    icon: "M4 7h10M18 7h2M4 17h2M10 17h10M14 4v6M6 14v6",
+  },
+  ...PARTS.map((part) => ({
+    path: `/operations/${part}`,
+    load: () => import("./operations/OperationsPage"),
+    title: `ops.${part}` as const,
+  })),
 ];

@@ -2,7 +2,7 @@ import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import { Command } from "cmdk";
 import { useEffect, useRef, useState } from "react";
-import { api, data } from "../api/client";
+import { api, data, type ToolItem } from "../api/client";
 import { logOut } from "../api/session";
 import { PAGES } from "../pages";
 import { toolPath } from "../pages/tools/paths";
@@ -12,8 +12,9 @@ import { applyTheme, THEMES } from "./theme";
 const FEW = 8;
 type Action = { id: string; label: string; run: () => void };
 
-/** Ctrl-K: pages and actions that contain the words, and tools as the server's search ranks them. */
-export default function Palette({ close }: { close: () => void }) {
+/** Ctrl-K: pages and actions that contain the words, and tools as the server's search ranks them.
+ * With `pick` it only chooses a tool. */
+export default function Palette({ close, pick }: { close: () => void; pick?: (tool: ToolItem) => void }) {
   const [words, setWords] = useState("");
   const dialog = useRef<HTMLDialogElement>(null);
   const navigate = useNavigate();
@@ -45,7 +46,7 @@ export default function Palette({ close }: { close: () => void }) {
   const tools: Action[] =
     words.trim() === ""
       ? []
-      : (found.data?.tools ?? []).map((tool) => ({ id: tool.name, label: tool.name, run: go(toolPath(tool)) }));
+      : (found.data?.tools ?? []).map((tool) => ({ id: tool.name, label: tool.name, run: () => (pick === undefined ? go(toolPath(tool))() : pick(tool)) }));
   const matching = (listed: Action[]) => listed.filter(({ label }) => label.toLowerCase().includes(words.trim().toLowerCase()));
 
   const group = (heading: string, listed: Action[]) =>
@@ -78,8 +79,8 @@ export default function Palette({ close }: { close: () => void }) {
         <Command.List>
           {!found.isFetching && <Command.Empty>{t("palette.none")}</Command.Empty>}
           {group(t("palette.tools"), tools)}
-          {group(t("palette.pages"), matching(pages))}
-          {group(t("palette.actions"), matching(actions))}
+          {pick === undefined && group(t("palette.pages"), matching(pages))}
+          {pick === undefined && group(t("palette.actions"), matching(actions))}
         </Command.List>
       </Command>
     </dialog>

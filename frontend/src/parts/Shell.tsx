@@ -58,9 +58,10 @@ export function Shell() {
       <nav className="nav" aria-label={t("app.menu")}>
         {PAGES.map(
           ({ path: to, title, icon }) =>
-            title !== undefined && (
+            title !== undefined &&
+            icon !== undefined && (
               <Link key={to} to={to} activeProps={{ className: "active" }}>
-                <Icon path={icon ?? ""} />
+                <Icon path={icon} />
                 <span>{t(title)}</span>
                 {to === "/approvals" && waiting > 0 && (
                   <Badge tone="warn">

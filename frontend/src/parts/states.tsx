@@ -3,7 +3,7 @@
 import type { UseQueryResult } from "@tanstack/react-query";
 import type { ReactNode } from "react";
 import { ApiError } from "../api/client";
-import { type Key, t } from "../text";
+import { type Key, meaning, t } from "../text";
 
 export function Loading() {
   return (
@@ -37,7 +37,7 @@ export function Failure({ error, retry }: { error: unknown; retry?: () => void }
   const hint = known.code === "offline" ? t("state.offline.hint") : known.hint;
   return (
     <div className="state failed" role="alert">
-      <p className="state-title">{t(TITLES[known.code] ?? "state.error")}</p>
+      <p className="state-title">{TITLES[known.code] === undefined ? meaning(known.code) || t("state.error") : t(TITLES[known.code] ?? "state.error")}</p>
       {known.message !== "" && <p>{known.message}</p>}
       {hint !== "" && <p className="muted">{hint}</p>}
       {retry !== undefined && (

@@ -1,7 +1,11 @@
 import type { Messages } from ".";
+import { operations } from "./operations.de";
+
+export { errors } from "./errors.de";
 
 /** Every text of the page in German. */
 export const de: Messages = {
+  ...operations,
   "app.name": "Toolcrib",
   "app.skip": "Zum Inhalt springen",
   "app.menu": "Menü",

@@ -1,5 +1,8 @@
+import { operations } from "./operations.en";
+
 /** Every text of the page in English. `{name}` is a value; of "one|many" the first is for 1. */
 export const en = {
+  ...operations,
   "app.name": "Toolcrib",
   "app.skip": "Skip to the content",
   "app.menu": "Menu",

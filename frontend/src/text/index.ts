@@ -11,6 +11,7 @@ type Language = keyof typeof LANGUAGES | "pseudo";
 
 const STORED = "toolcrib.language";
 let messages: Messages = en;
+let errors: Record<string, string> = {};
 let plural = new Intl.PluralRules("en");
 export let language: Language = "en";
 
@@ -23,7 +24,7 @@ function wanted(): Language {
 /** Load the texts of the language that this person chose, or that the browser names. */
 export async function loadLanguage(): Promise<void> {
   language = wanted();
-  if (language === "de") messages = (await import("./de")).de;
+  if (language === "de") ({ de: messages, errors } = await import("./de"));
   else if (language === "pseudo") messages = pseudo();
   else messages = en;
   const locale = language === "pseudo" ? "ar" : language;
@@ -46,6 +47,11 @@ export function t(key: Key, values: Record<string, string | number> = {}): strin
     const value = values[name];
     return typeof value === "number" ? number(value) : (value ?? whole);
   });
+}
+
+/** Return what an error code means in this language; "" where the server's own message is in it. */
+export function meaning(code: string): string {
+  return errors[code] ?? "";
 }
 
 export function number(value: number): string {

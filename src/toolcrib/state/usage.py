@@ -41,10 +41,12 @@ CREATE TABLE lasted (
 CREATE INDEX lasted_day ON lasted (day);
 CREATE INDEX used_hour ON used (hour);
 """,
+    "ALTER TABLE used ADD COLUMN answered INTEGER NOT NULL DEFAULT 0;",
 )
 _ADD = """
-INSERT INTO used VALUES (?, ?, ?, ?, ?) ON CONFLICT (tool, hour) DO UPDATE SET
-calls = calls + excluded.calls, failures = failures + excluded.failures, last = max(last, excluded.last)
+INSERT INTO used VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (tool, hour) DO UPDATE SET
+calls = calls + excluded.calls, failures = failures + excluded.failures, last = max(last, excluded.last),
+answered = answered + excluded.answered
 """
 _ADD_TOTAL = """
 INSERT INTO totals VALUES (?, ?, ?, ?) ON CONFLICT (tool) DO UPDATE SET
@@ -71,6 +73,8 @@ class UsageOfTool:
     """The calls of these that failed."""
     last_called_at: float | None = None
     """Seconds since the epoch."""
+    answered: int = 0
+    """Bytes of their results as JSON; not known of all calls together."""
 
 
 @dataclass(slots=True)
@@ -96,6 +100,8 @@ class DayOfUse:
     """Half of them took no longer; within a tenth."""
     p95_ms: float | None = None
     """95 of 100 took no longer."""
+    answered: int = 0
+    """Bytes of their results as JSON."""
 
 
 class UsageCounts:
@@ -116,13 +122,13 @@ class UsageCounts:
         self._ended = False
         self._writer: threading.Thread | None = None
 
-    def count(self, tool: str, *, failed: bool, ms: float = 0.0) -> None:
-        """Count a call that has ended after so many milliseconds."""
+    def count(self, tool: str, *, failed: bool, ms: float = 0.0, answered: int = 0) -> None:
+        """Count a call that has ended after so many milliseconds, with so many bytes of a result."""
         now = self._clock()
         step = math.ceil(math.log(max(ms, 0.01), _STEP))
         with self._lock:
             self._lasted[tool, int(now) // _DAY_S, step] += 1
-            self._add((tool, int(now) // _HOUR_S), UsageOfTool(1, int(failed), now))
+            self._add((tool, int(now) // _HOUR_S), UsageOfTool(1, int(failed), now, answered))
             if self._writer is None and not self._ended:
                 self._writer = threading.Thread(target=self._write, name="toolcrib-usage", daemon=True)
                 self._writer.start()
@@ -133,6 +139,7 @@ class UsageCounts:
         if one is not more:
             one.calls += more.calls
             one.failures += more.failures
+            one.answered += more.answered
             one.last_called_at = max(one.last_called_at or 0.0, more.last_called_at or 0.0)
 
     def of(self, tool: str) -> UsageOfTool:
@@ -161,7 +168,7 @@ class UsageCounts:
         day = int(since) // _DAY_S
         with self._database.read() as tx:
             used = tx.all(
-                "SELECT tool, hour / 24, SUM(calls), SUM(failures) FROM used WHERE hour >= ?"
+                "SELECT tool, hour / 24, SUM(calls), SUM(failures), SUM(answered) FROM used WHERE hour >= ?"
                 " GROUP BY tool, hour / 24 ORDER BY hour / 24, tool",
                 day * 24,
             )
@@ -171,16 +178,12 @@ class UsageCounts:
         steps: dict[tuple[str, int], list[tuple[int, int]]] = {}
         for tool, day, step, calls in lasted:
             steps.setdefault((tool, day), []).append((step, calls))
-        return [
-            DayOfUse(
-                tool,
-                day * _DAY_S,
-                calls,
-                failures,
-                *(_percentile(steps.get((tool, day), []), share) for share in (0.5, 0.95)),
-            )
-            for tool, day, calls, failures in used
-        ]
+        found = []
+        for tool, day, calls, failures, answered in used:
+            of_day = steps.get((tool, day), [])
+            p50, p95 = _percentile(of_day, 0.5), _percentile(of_day, 0.95)
+            found.append(DayOfUse(tool, day * _DAY_S, calls, failures, p50, p95, answered))
+        return found
 
     def flush(self) -> None:
         """Write what is counted. Raises StateUnavailable; nothing is lost by that."""
@@ -196,7 +199,7 @@ class UsageCounts:
         try:
             with self._database.write() as tx:
                 for (tool, hour), one in pending.items():
-                    tx.run(_ADD, tool, hour, one.calls, one.failures, one.last_called_at)
+                    tx.run(_ADD, tool, hour, one.calls, one.failures, one.last_called_at, one.answered)
                     tx.run(_ADD_TOTAL, tool, one.calls, one.failures, one.last_called_at)
                 for step, calls in lasted.items():
                     tx.run(_ADD_TIME, *step, calls)

@@ -34,9 +34,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServerProce
         yield running
 
 
-def ask(server: HttpServerProcess, text: str) -> str:
+def ask(server: HttpServerProcess, text: str, token: str = "") -> str:
     body, later = {"args": {"c": text}}, {"Prefer": "respond-async"}
-    return str(server.send("POST", "/tools/invoke/look", body, later).json["callId"])
+    return str(server.send("POST", "/tools/invoke/look", body, later, token=token).json["callId"])
 
 
 def result(server: HttpServerProcess, call: str) -> Any:
@@ -96,6 +96,30 @@ def test_who_comes_second_is_told(opened: Open, server: HttpServerProcess) -> No
     server.send("GET", f"/tools/calls/{call}/events")  # Until its end.
     assert result(server, call)["result"]["value"] == "after\n"
     second.problems.clear()
+
+
+def test_identical_calls_are_decided_at_once_and_compared_with_the_last(
+    opened: Open, server: HttpServerProcess
+) -> None:
+    tokens = [server.create_token(name, "invoke") for name in ("ann", "bob")]
+    calls = [ask(server, "echo twin", token) for token in tokens]
+    browser = opened(size=PHONE)
+    page = browser.log_in("/approvals")
+    expect(request(page, "echo twin")).to_contain_text("2 identical calls")
+    expect(request(page, "echo twin")).to_contain_text("token:ann")
+    request(page, "echo twin").get_by_role("button", name="Approve").click()
+    expect(request(page, "echo twin")).to_have_count(0)
+    for call in calls:
+        server.send("GET", f"/tools/calls/{call}/events")  # Until its end.
+        assert result(server, call)["status"] == "ok"
+    ask(server, "echo single")
+    card = request(page, "echo single")
+    card.get_by_text("More about this call").click()
+    expect(card.locator("del")).to_have_text('"echo twin"')
+    expect(card.locator("ins")).to_have_text('"echo single"')
+    nothing_wrong(browser)
+    card.get_by_role("button", name="Deny").click()
+    expect(card).to_have_count(0)
 
 
 def test_what_waits_for_trust_is_shown(opened: Open) -> None:

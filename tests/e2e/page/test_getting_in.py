@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
+import re
+
 import pytest
 from playwright.sync_api import expect
 
@@ -49,6 +52,17 @@ def test_only_files_of_this_server_run_in_the_page(server: HttpServerProcess, pa
         assert "unsafe" not in policy
     else:
         assert (reply.status, reply.code) == (404, "not_found")
+
+
+def test_files_are_compressed_for_who_takes_it(server: HttpServerProcess) -> None:
+    index = server.send("GET", "/", headers={"Accept": "text/html"}, token=None)
+    (script,) = re.findall(rb'src="\./(assets/[^"]+\.js)"', index.body)
+    whole = server.send("GET", f"/{script.decode()}", token=None)
+    small = server.send("GET", f"/{script.decode()}", headers={"Accept-Encoding": "gzip"}, token=None)
+    assert small.headers["Content-Encoding"] == "gzip"
+    assert small.headers["Content-Type"] == whole.headers["Content-Type"]
+    assert gzip.decompress(small.body) == whole.body
+    assert len(small.body) < len(whole.body) / 2
 
 
 def test_ui_prints_a_link_of_the_server_that_runs(opened: Open, server: HttpServerProcess) -> None:

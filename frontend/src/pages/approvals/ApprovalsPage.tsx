@@ -2,6 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { api, data } from "../../api/client";
 import { Empty, Shown } from "../../parts/states";
 import { t } from "../../text";
+import { groupsOf } from "./diff";
 import { Request } from "./Request";
 import { TrustInbox } from "./TrustInbox";
 import "./approvals.css";
@@ -21,8 +22,8 @@ export function Page() {
             <Empty title={t("approvals.none")} hint={t("approvals.none.hint")} />
           ) : (
             <ul className="requests">
-              {approvals.map((one) => (
-                <Request key={one.id} request={one} />
+              {groupsOf(approvals).map((group) => (
+                <Request key={group[0]?.id} group={group} />
               ))}
             </ul>
           )

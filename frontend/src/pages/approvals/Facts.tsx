@@ -4,12 +4,13 @@ import { plain } from "../../parts/json";
 import { When } from "../../parts/small";
 import { Shown } from "../../parts/states";
 import { t } from "../../text";
+import { differences } from "./diff";
 
 /** What a person should know of a tool before a decision about a call. */
 export function Facts({ query }: { query: UseQueryResult<Schemas["ApprovalDetails"]> }) {
   return (
     <Shown query={query}>
-      {({ facts, toolDigest }) =>
+      {({ facts, toolDigest, arguments: asked }) =>
         facts === null ? (
           <p className="muted">{t("approvals.gone")}</p>
         ) : (
@@ -23,6 +24,7 @@ export function Facts({ query }: { query: UseQueryResult<Schemas["ApprovalDetail
             <p className="muted">
               {t("approvals.ran", { n: facts.ran })} {facts.lastRan !== null && <When moment={facts.lastRan} />}
             </p>
+            <Compared last={facts.lastApproved} asked={asked} />
             {facts.would !== null && (
               <pre tabIndex={0} dir="ltr">
                 {plain(JSON.stringify(facts.would, null, 2))}
@@ -43,5 +45,28 @@ export function Facts({ query }: { query: UseQueryResult<Schemas["ApprovalDetail
         )
       }
     </Shown>
+  );
+}
+
+/** What differs from the call of this tool that was approved last. */
+function Compared({ last, asked }: { last: Schemas["LastApproved"] | null; asked: Record<string, unknown> }) {
+  if (last === null) return <p className="muted">{t("approvals.first")}</p>;
+  const found = differences(last.arguments, asked);
+  return (
+    <>
+      <p>
+        {t(found.length === 0 ? "approvals.same" : "approvals.differs", { by: plain(last.by) })}{" "}
+        <When moment={last.at} />
+      </p>
+      <ul className="differences">
+        {found.map(({ place, before, after }) => (
+          <li key={place}>
+            <code>{plain(place)}</code>
+            {before !== undefined && <del>{plain(before)}</del>}
+            {after !== undefined && <ins>{plain(after)}</ins>}
+          </li>
+        ))}
+      </ul>
+    </>
   );
 }

@@ -11,17 +11,23 @@ type Approval = Schemas["ApprovalAnswer"];
 type Scope = Schemas["Approve"]["scope"];
 const SCOPES = ["once", "session", "arguments", "rule"] as const;
 
-/** One call that waits: what it is, and the decision. */
-export function Request({ request }: { request: Approval }) {
+/** A call that waits, with identical ones of other callers: what it is, and the decision about all of them. */
+export function Request({ group }: { group: Approval[] }) {
+  const [request] = group;
+  return request === undefined ? null : <One request={request} group={group} />;
+}
+
+function One({ request, group }: { request: Approval; group: Approval[] }) {
   const own = JSON.stringify(request.arguments, null, 2);
   const [edited, setEdited] = useState<string | null>(null);
   const [scope, setScope] = useState<NonNullable<Scope>>("once");
   const [note, setNote] = useState("");
   const [open, setOpen] = useState(false);
   const id = useId();
+  const callers = [...new Set(group.map(({ caller }) => caller))];
   const read = edited === null ? null : readObject(edited);
   const wrong = read !== null && !("value" in read);
-  const { mutate, isPending } = useDecision(request);
+  const { mutate, isPending } = useDecision(group);
   const scopes = SCOPES.filter(
     (one) => (one !== "rule" || request.rule !== "") && (one !== "session" || request.sessionId !== null),
   );
@@ -32,13 +38,14 @@ export function Request({ request }: { request: Approval }) {
     <li className="card request">
       <div className="request-head">
         <h2>{request.tool}</h2>
+        {group.length > 1 && <Badge tone="warn">{t("approvals.identical", { n: group.length })}</Badge>}
         <span className="muted">
           {t("approvals.expires")} <When moment={request.expiresAt} />
         </span>
       </div>
       <p>{plain(request.reason)}</p>
       <p className="request-facts">
-        <span>{t("approvals.by", { caller: plain(request.caller) })}</span>
+        <span>{t("approvals.by", { caller: plain(callers.join(", ")) })}</span>
         <When moment={request.askedAt} />
         {request.touches.map((one) => (
           <Badge key={one}>{plain(one)}</Badge>
@@ -97,23 +104,28 @@ type Decision =
   | { deny?: never; scope: NonNullable<Scope>; note: string; arguments: Record<string, unknown> | undefined };
 
 /** What decides about exactly what is shown. Where somebody else was faster, the person is told. */
-function useDecision(request: Approval) {
+function useDecision(group: Approval[]) {
   const client = useQueryClient();
-  const path = { approvalId: request.id };
   return useMutation({
     mutationFn: async (decision: Decision) => {
-      if (decision.deny) {
-        const body = { seal: request.seal, note: decision.note };
-        return data(api.POST("/approvals/{approvalId}/deny", { params: { path }, body }));
+      for (const request of group) {
+        try {
+          await decide(request, decision);
+          announce(t(decision.deny ? "approvals.denied" : "approvals.approved", { tool: request.tool }));
+        } catch (error) {
+          const reason = error instanceof Error ? error.message : String(error);
+          announce(t("approvals.refused", { tool: request.tool, reason }));
+        }
       }
-      const body = { ...decision, seal: request.seal };
-      return data(api.POST("/approvals/{approvalId}/approve", { params: { path }, body }));
     },
-    onSuccess: (_, { deny }) =>
-      announce(t(deny ? "approvals.denied" : "approvals.approved", { tool: request.tool })),
-    onError: (error) => announce(t("approvals.refused", { tool: request.tool, reason: error.message })),
     onSettled: () => client.invalidateQueries(),
   });
+}
+
+function decide({ id, seal }: Approval, decision: Decision) {
+  const params = { path: { approvalId: id } };
+  if (decision.deny) return data(api.POST("/approvals/{approvalId}/deny", { params, body: { seal, note: decision.note } }));
+  return data(api.POST("/approvals/{approvalId}/approve", { params, body: { ...decision, seal } }));
 }
 
 function Details({ id }: { id: string }) {

@@ -7,9 +7,12 @@ import { When } from "../../parts/small";
 import { Shown } from "../../parts/states";
 import { number, t } from "../../text";
 import { StateBadge } from "./states";
+import { Fork } from "./Fork";
 import { Timeline } from "./Timeline";
+import { WorkflowGraph } from "./WorkflowGraph";
 import "./runs.css";
 
+const WORKFLOW = "workflow:";
 const ENDED = ["done", "failed", "cancelled"];
 
 /** One run: its answer or error, its steps and calls in time, and the runs below it. */
@@ -30,6 +33,7 @@ export function Page() {
         {(found) => (
           <>
             <Head run={found} />
+            {found.agent.startsWith(WORKFLOW) && <WorkflowGraph name={found.agent.slice(WORKFLOW.length)} run={found} />}
             <Timeline run={found} />
             <Conversation run={found} />
             {tree.data !== undefined && tree.data.runs.length > 1 && <Below runs={tree.data.runs} />}
@@ -70,13 +74,23 @@ function Actions({ run }: { run: Schemas["Timeline"] }) {
     onSettled: () => client.invalidateQueries({ queryKey: ["runs"] }),
   });
   const ended = ENDED.includes(run.state);
-  if (ended && run.state === "done") return null;
   return (
-    <p>
-      <button type="button" className="button" disabled={isPending} onClick={() => mutate(ended ? "retry" : "cancel")}>
-        {ended ? t("run.retry") : t("test.cancel")}
-      </button>
-    </p>
+    <div className="run-actions">
+      {run.state !== "done" && (
+        <button type="button" className="button" disabled={isPending} onClick={() => mutate(ended ? "retry" : "cancel")}>
+          {ended ? t("run.retry") : t("test.cancel")}
+        </button>
+      )}
+      {/* A workflow would run all its steps anew. */}
+      {!run.agent.startsWith(WORKFLOW) && (
+        <>
+          <Link className="button" to="/chat" search={{ session: run.sessionId, agent: run.agent }}>
+            {t("chat.continue")}
+          </Link>
+          {run.iterations.length > 0 && <Fork run={run} />}
+        </>
+      )}
+    </div>
   );
 }
 

@@ -5,6 +5,7 @@ import { plain } from "../../parts/json";
 import { When } from "../../parts/small";
 import { Empty, Failure, Loading } from "../../parts/states";
 import { number, t } from "../../text";
+import { NewRun } from "./NewRun";
 import { STATES, StateBadge, type State } from "./states";
 import "./runs.css";
 
@@ -30,6 +31,7 @@ export function Page() {
   return (
     <div className="runs">
       <h1>{t("page.runs")}</h1>
+      <NewRun />
       <div className="toolbar">
         <label>
           <span>{t("runs.state")}</span>

@@ -2,7 +2,7 @@ import { useState } from "react";
 import type { Schemas } from "../../api/client";
 import { Badge } from "../../parts/small";
 import { plain } from "../../parts/json";
-import { number, t } from "../../text";
+import { meaning, number, t } from "../../text";
 import type { CallEvent, Ended } from "./call";
 
 const MOST = 20_000;
@@ -76,6 +76,7 @@ export function Problem({ error }: { error: Schemas["Problem"] | undefined }) {
   if (error === undefined) return null;
   return (
     <div className="problem">
+      {meaning(error.code) !== "" && <p>{meaning(error.code)}</p>}
       <p>
         <code>{error.code}</code> {plain(error.message)}
       </p>

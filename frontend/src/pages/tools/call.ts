@@ -3,13 +3,14 @@
 import { api, data, errorOf, type Schemas, send, type Tool } from "../../api/client";
 import { eventsOf } from "../../api/stream";
 
+export type Named = Pick<Tool, "bundleID" | "slug" | "version">;
 export type CallEvent = { kind: string; data: Schemas["EventData"] };
 export type Ended = { result: Schemas["InvokeResult"]; call: Schemas["CallState"] | null };
 
 const AGAIN_MS = 1_000;
 
 /** Make a call with exactly this text as its arguments. Raises ApiError if it is refused. */
-async function begin(tool: Tool, text: string, dryRun: boolean): Promise<{ callId: string } | Schemas["InvokeResult"]> {
+async function begin(tool: Named, text: string, dryRun: boolean): Promise<{ callId: string } | Schemas["InvokeResult"]> {
   const version = `${encodeURIComponent(tool.slug)}/version/${encodeURIComponent(tool.version)}`;
   const answer = await send(`/tools/bundles/${tool.bundleID}/tools/${version}/invoke`, {
     method: "POST",
@@ -23,7 +24,7 @@ async function begin(tool: Tool, text: string, dryRun: boolean): Promise<{ callI
 
 /** Make a call and follow it to its end, also over lost connections. */
 export async function run(
-  tool: Tool,
+  tool: Named,
   text: string,
   { dryRun, onCall, onEvent }: { dryRun: boolean; onCall: (id: string) => void; onEvent: (event: CallEvent) => void },
 ): Promise<Ended> {

@@ -114,6 +114,16 @@ class AuditReader:
             lines = self._backwards(parts, file, size, query.marks())
             return list(islice(_matching(lines, query), limit))[::-1]
 
+    def back_to(self, since: datetime) -> Iterator[AuditLine]:
+        """Yield each line, the newest first, up to the first that is older. Raises OSError."""
+        with locked_files(self._path) as (parts, file, size):
+            pass  # As in `newest`.
+        with file or nullcontext():
+            for line in _matching(self._backwards(parts, file, size), AuditQuery()):
+                if line.entry is not None and line.entry.time < since:
+                    return
+                yield line
+
     def news(self, query: AuditQuery) -> Iterator[AuditLine]:
         """Yield matching lines written since the last call, also across a rotation."""
         # Without the lock: a reader that is stopped while it has it would stop every writer.

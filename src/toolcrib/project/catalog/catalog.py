@@ -6,6 +6,8 @@ from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+import orjson
+
 from toolcrib.builtin.definition import BUILTIN_BUNDLE
 from toolcrib.core.bound import Bound
 from toolcrib.core.context import Context
@@ -139,7 +141,9 @@ class ProjectCatalog:
             record = self.bundles.stored.id_of(ctx.tool) if tool.is_stored else None
             own = tool_id(self._setup.vault, self._setup.place, tool) if record is None else record
             self._ids[ctx.tool] = known = tool, own
-        self.bundles.usage.count(known[1], failed=not result.ok, ms=result.duration_ms or 0.0)
+        self.bundles.usage.count(
+            known[1], failed=not result.ok, ms=result.duration_ms or 0.0, answered=_size(result.value)
+        )
 
     def load(self) -> None:
         """Read all sources, and learn which secrets their tools declare."""
@@ -349,3 +353,13 @@ class ProjectCatalog:
     def close(self) -> None:
         """Close the indexes."""
         self.bundles.close()
+
+
+def _size(value: Any) -> int:
+    """Return the bytes of a result as JSON; those of a text without escapes."""
+    if value.__class__ is str:
+        return len(value)
+    try:
+        return 0 if value is None else len(orjson.dumps(value))
+    except TypeError:  # No JSON, or an integer beyond 64 bits.
+        return len(str(value))

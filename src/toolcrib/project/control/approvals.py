@@ -40,6 +40,8 @@ from toolcrib.spec.moment import written
 from toolcrib.spec.record import record
 
 _MOST_RUNS = 1_000
+_COMPARED = 500
+"""Approvals of each status among which the last one of a tool is looked for."""
 _MOST_SETTLED = 500
 _DENIED_S = 600.0
 """Seconds that a denial counts, unless the user chose not to be asked again."""
@@ -124,7 +126,8 @@ class ApprovalService:
         `would` is the command line, request or other block as it would run; None where that cannot be said.
         `ran` counts up to 1,000 calls in the audit log, `last_ran` is the time of the last. `untrusted` are
         lines about the manifest and the code that would run, its steps included, where nobody has trusted
-        them. Empty if there is no tool of that name any more.
+        them. `last_approved` is the call of the tool that was approved last. Empty if there is no tool of
+        that name any more.
         """
         approval, tool = sheet.approval, sheet.tool
         if tool is None:
@@ -146,9 +149,21 @@ class ApprovalService:
             "reason_by": f"the agent {creator}" if own_words else None,
             "doubts": doubts_about(approval.reason) if own_words else [],
             "untrusted": list(self._untrusted(approval, tool)),
+            "last_approved": self._last_approved(approval),
         }
         masked: dict[str, Any] = self._mask(facts)
         return masked
+
+    def _last_approved(self, approval: Approval) -> dict[str, Any] | None:
+        """Return the call of this tool that was approved last, as it ran."""
+        found = [*self.approvals.list("approved", _COMPARED), *self.approvals.list("used", _COMPARED)]
+        same = [one for one in found if (one.tool, one.bundle) == (approval.tool, approval.bundle)]
+        last = max((one for one in same if one.id != approval.id), key=lambda one: one.id, default=None)
+        if last is None:
+            return None
+        document = last.as_dict()
+        ran = document["arguments"] if document["edited"] is None else document["edited"]
+        return {"arguments": ran, "by": last.decided_by, "at": document["decided_at"]}
 
     def _untrusted(self, approval: Approval, tool: Tool) -> Iterator[str]:
         if tool.source is None or approval.status != "pending":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -42,8 +42,19 @@ from toolcrib.project.trust.trust import ProjectTrust
 from toolcrib.schema import to_json_text
 from toolcrib.spec import Call, McpExec, Result, Tool
 from toolcrib.spec.naming import suggestion
+from toolcrib.spec.record import record
 
 _HINT = "Run `toolcrib trust` to see what the project would start, and to allow it."
+
+
+@record
+class LoginStep:
+    """What a person has to do next to log in; nothing if both are None."""
+
+    address: str | None = None
+    """The address to open in a browser on this machine."""
+    host: str | None = None
+    """A host that would take part in the login, which the person has to allow first."""
 
 
 class Servers:
@@ -72,6 +83,7 @@ class Servers:
         self.owners: dict[str, Mounted] = {}
         """Tool name here to the server that offers it, or offered it before."""
         self.mounted = {spec.name: Mounted(spec, self) for spec in named.specs}
+        self._logins: dict[str, asyncio.Task[None]] = {}
         if self.trusted:
             secrets.know([process_of(spec) for spec in named.specs])
             for mounted in self.mounted.values():
@@ -184,8 +196,19 @@ class Servers:
         server = self.get(tool.config.server).server
         return await server.complete(tool.config.tool, argument, typed, given)
 
+    async def restart(self, name: str) -> Mounted:
+        """End a server and start it again; its running calls fail. Raises NotFoundError, NotTrusted."""
+        mounted = self.get(name)
+        if not self.trusted:
+            raise NotTrusted(f"the MCP server {name} is not started", hint=_HINT)
+        await mounted.server.aclose()
+        mounted.server.start()
+        return mounted
+
     async def aclose(self) -> None:
         """End all of them."""
+        for task in self._logins.values():
+            task.cancel()
         await asyncio.gather(*(one.server.aclose() for one in self.mounted.values()))
 
     def link(self, mounted: Mounted) -> Link:
@@ -274,6 +297,42 @@ class Servers:
                 return login.finish()
             finally:
                 await once.aclose()
+
+    async def begin_login(self, name: str, hosts: Collection[str]) -> LoginStep:
+        """Begin a login that goes on in the background, and return what the person has to do next.
+
+        `hosts` are those beside the server's own that they have allowed to take part. A login that had begun
+        before ends. Raises as `login`.
+        """
+        if (before := self._logins.pop(name, None)) is not None:
+            before.cancel()
+            await asyncio.wait([before])
+        step: asyncio.Future[LoginStep] = asyncio.get_running_loop().create_future()
+
+        def answer(address: str | None = None, host: str | None = None) -> None:
+            if not step.done():
+                step.set_result(LoginStep(address, host))
+
+        def allow(host: str) -> bool:
+            if host not in hosts:
+                answer(host=host)
+            return host in hosts
+
+        async def log_in() -> None:
+            try:
+                await self.login(name, answer, allow=allow)
+                answer()
+            except ToolcribError as error:
+                if not step.done():
+                    step.set_exception(error)
+            finally:
+                if not step.done():
+                    step.set_exception(ConflictError(f"another login to {name} has begun"))
+            if name in self.mounted and self.trusted:
+                self.mounted[name].server.start()
+
+        self._logins[name] = asyncio.create_task(log_in(), name=f"toolcrib login {name}")
+        return await step
 
     def logout(self, name: str) -> bool:
         """Remove the tokens of a login, and return True if there were any."""

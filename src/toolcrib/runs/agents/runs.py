@@ -51,7 +51,8 @@ def timeline(store: RunStore, run: Run) -> dict[str, Any]:
     children = {child.id: child for child in store.tree(run.id)}
     uses: dict[int, list[dict[str, Any]]] = {}
     for use in store.uses(run.id):
-        shown: dict[str, Any] = {"name": use.name, "arguments": _arguments(use.arguments)}
+        shown: dict[str, Any] = {"use": use.use_id, "name": use.name}
+        shown["arguments"] = _arguments(use.arguments)
         if use.call_id in calls:
             _, state, tool, attempts, ended_at, began_at = calls[use.call_id]
             shown |= {"call": use.call_id, "state": state, "attempts": attempts}

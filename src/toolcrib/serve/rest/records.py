@@ -65,6 +65,8 @@ PATH: dict[str, Any] = {
     "messageId": _named("`id` of a message."),
     "asset": _named("Name of a file of the web page.", "index.js"),
     "tokenName": _named("`name` of a token.", "ci"),
+    "secretName": _named("`name` of a secret.", "SHOP_KEY"),
+    "server": _named("`name` of an MCP server.", "tickets"),
 }
 """The types of the parameters of paths, by name."""
 Tag = Annotated[str, Meta(pattern=r"^[a-zA-Z_][a-zA-Z0-9_-]{0,63}$", examples=["weather"])]

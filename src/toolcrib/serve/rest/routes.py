@@ -8,7 +8,17 @@ from typing import Any
 from toolcrib import __version__
 from toolcrib.serve.http import Answer, Route, describe
 from toolcrib.serve.rest import artifacts
-from toolcrib.serve.rest.admin import approvals, audit, manifests, messages, overview, tokens
+from toolcrib.serve.rest.admin import (
+    approvals,
+    audit,
+    manifests,
+    messages,
+    overview,
+    policy,
+    secrets,
+    servers,
+    tokens,
+)
 from toolcrib.serve.rest.bundles import archive, bundles, catalog, tools, trash, usage
 from toolcrib.serve.rest.calls import many
 from toolcrib.serve.rest.calls import routes as calls
@@ -40,6 +50,9 @@ ROUTES: tuple[Route, ...] = (
     *workflows.ROUTES,
     *approvals.ROUTES,
     *audit.ROUTES,
+    *servers.ROUTES,
+    *secrets.ROUTES,
+    *policy.ROUTES,
     *messages.ROUTES,
     *overview.ROUTES,
     *tokens.ROUTES,

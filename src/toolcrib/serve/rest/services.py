@@ -92,3 +92,9 @@ def require_all(request: RestRequest) -> None:
     """Raise DeniedError for a token that covers some tools only."""
     if not covers_all(request):
         raise DeniedError("this needs a token that covers every tool", hint="Create one without --tool.")
+
+
+def require_person(request: RestRequest, what: str, hint: str) -> None:
+    """Raise DeniedError unless a person asks, with a session that is no token's."""
+    if request.client.identity is not None:
+        raise DeniedError(f"a token cannot {what}", hint=hint)

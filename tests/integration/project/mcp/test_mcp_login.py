@@ -166,6 +166,35 @@ async def test_a_login_is_made_kept_and_renewed(crib: Crib, guarded: Guarded) ->
         assert not kept.exists()
 
 
+async def test_a_login_goes_on_while_the_person_is_at_a_page(crib: Crib, guarded: Guarded) -> None:
+    write(crib, {"far": {"url": guarded.url}})
+    async with crib.open() as project:
+        assert project.servers is not None
+        first = await project.servers.begin_login("far", ())
+        second = await project.servers.begin_login("far", ())
+        assert (first.host, second.host) == (None, None)
+        assert first.address is not None
+        assert second.address is not None
+        _, back = await get(second.address)
+        assert (await get(back))[0] == 200
+        # It starts by itself once the person has logged in.
+        assert (await project.call("far__add", {"a": 1, "b": 2})).unwrap() == {"result": 3}
+    assert guarded.grants == ["authorization_code"]
+
+
+async def test_a_page_learns_of_a_host_that_the_person_has_to_allow(crib: Crib, guarded: Guarded) -> None:
+    with running() as issuer:
+        guarded.issuer = issuer.base
+        write(crib, {"far": {"url": guarded.url}})
+        async with crib.open() as project:
+            assert project.servers is not None
+            step = await project.servers.begin_login("far", ())
+            assert (step.address, step.host) == (None, f"127.0.0.1:{issuer.port}")
+            assert issuer.paths == []
+            step = await project.servers.begin_login("far", (step.host or "",))
+            assert (step.address or "").startswith(f"{issuer.base}/authorize")
+
+
 async def test_nobody_logs_in(crib: Crib, guarded: Guarded) -> None:
     write(crib, {"far": {"url": guarded.url}})
     async with crib.open() as project:

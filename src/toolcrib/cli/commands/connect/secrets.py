@@ -59,40 +59,23 @@ def set_command(name: str, root: str | None, as_json: bool, remove: bool) -> Non
     It is kept in the keyring, if the project's settings name one, else in your data folder, where no tool
     can read it. If your own settings allow it without a terminal, the value is read from standard input.
     """
-    from toolcrib.guard import ChainedSecrets, KeyringSecrets, UnreadableError, UserSecrets
-    from toolcrib.guard.secrets.file_sources import is_secret_name
-    from toolcrib.state import user_name
+    from toolcrib.project.own_secrets import require_name, set_secret
 
     require_person("trust")
-    if is_secret_name(name) is None:
-        raise UsageError(f"{name!r} is not the name of a secret", hint="Use letters, digits and _ . -")
-    project = open_project(root)
-    assert isinstance(project.secrets, ChainedSecrets)
-    places = [one for one in project.secrets.sources if isinstance(one, (KeyringSecrets, UserSecrets))]
-    place = max(places, key=lambda one: isinstance(one, KeyringSecrets))
+    require_name(name)  # Before the value is asked for.
     value = None if remove else _typed(name)
-    channel = "terminal" if at_terminal() else "flag"
-    event = "SECRET_REMOVED" if remove else "SECRET_SET"
-    project.audit.record(event, secret=name, place=place.label, approver=user_name(), channel=channel)
-    try:
-        place.store(name, value)
-    except UnreadableError as error:
-        raise UsageError(f"{name} was not stored: {error.reason}", hint=error.hint) from None
-    done = f"{name} is {'removed from' if remove else 'set in'} {place.label}."
-    print_change(as_json, {"secret": name, "set": not remove, "place": place.label}, done)
+    place = set_secret(open_project(root), name, value, "terminal" if at_terminal() else "flag")
+    done = f"{name} is {'removed from' if remove else 'set in'} {place}."
+    print_change(as_json, {"secret": name, "set": not remove, "place": place}, done)
 
 
 def _typed(name: str) -> str:
     """Return the value that the person enters, or the one on standard input if there is no terminal."""
     if at_terminal():
-        value = str(
+        return str(
             click.prompt(f"Value of {name}", hide_input=True, default="", show_default=False, err=True)
         )
-    else:
-        value = sys.stdin.read().removesuffix("\n").removesuffix("\r")
-    if not value or "\0" in value:
-        raise UsageError(f"no value for {name} was given, so nothing was changed")
-    return value
+    return sys.stdin.read().removesuffix("\n").removesuffix("\r")
 
 
 @command.command("login")

@@ -1,10 +1,12 @@
-"""`toolcrib policy`: rules shown, explained and added."""
+"""`toolcrib policy`: rules shown, explained, tried and added."""
 
 from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,7 +17,7 @@ from toolcrib.cli.confirm import Channel, decide, require_person
 from toolcrib.cli.files import diff_of, read_inside, replace_file
 from toolcrib.cli.options import open_project, project_options, yes_option
 from toolcrib.cli.output import one_line, print_json, print_note, print_result, printable
-from toolcrib.cli.table import print_table
+from toolcrib.cli.table import print_entries, print_table
 from toolcrib.errors import DeniedError, ManifestError, NotTrusted, UsageError
 from toolcrib.spec import Caller, Tool
 
@@ -89,13 +91,54 @@ def _end(lines: list[str], line: int, indent: int) -> int:
     return last
 
 
+def _rule_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the arguments and options of a rule."""
+    for one in reversed(
+        (
+            click.argument("effect", type=click.Choice(("deny", "ask", "allow"))),
+            click.argument("tool", required=False, shell_complete=complete_tool),
+            click.argument("arguments", nargs=-1),
+            project_options,
+            click.option("--writes", is_flag=True, help="Only tools that do not state that they only read."),
+            click.option(
+                "--caller", "callers", multiple=True, help="Only cli, local, mcp:CLIENT or token:NAME."
+            ),
+        )
+    ):
+        command = one(command)
+    return command
+
+
+def _rule(
+    project: Project,
+    effect: str,
+    tool: str | None,
+    arguments: tuple[str, ...],
+    *,
+    writes: bool,
+    callers: tuple[str, ...],
+    **more: str | None,
+) -> dict[str, Any]:
+    """Return the rule that a command line states. Raises UsageError."""
+    if tool is None and not writes and not callers:
+        raise UsageError("the rule would be for every call", hint="Name a TOOL, or add --writes or --caller.")
+    if tool is not None and tool.startswith("-"):
+        raise UsageError(f"there is no option {tool}", hint="See toolcrib policy --help")
+    is_pattern = tool is None or "*" in tool or "?" in tool
+    schema = None if is_pattern else find_tool(project, str(tool)).input_schema
+    rule = {
+        "effect": effect,
+        "tools": tool and [tool],
+        "annotations": {"read_only": False} if writes else None,
+        "callers": list(callers),
+        "when": arguments and when_of(parse_arguments(arguments, schema)),
+        **more,
+    }
+    return {key: value for key, value in rule.items() if value}
+
+
 @click.command("add", context_settings={"ignore_unknown_options": True})
-@click.argument("effect", type=click.Choice(("deny", "ask", "allow")))
-@click.argument("tool", required=False, shell_complete=complete_tool)
-@click.argument("arguments", nargs=-1)
-@project_options
-@click.option("--writes", is_flag=True, help="Only tools that do not state that they only read.")
-@click.option("--caller", "callers", multiple=True, help="Only cli, local, mcp:CLIENT or token:NAME.")
+@_rule_options
 @click.option("--name", help="The rule's name in messages.")
 @click.option("--reason", help="Shown to the caller, and to the person who is asked.")
 @yes_option
@@ -117,27 +160,48 @@ def add_command(
     for calls with exactly these values; a call may have more arguments. deny beats ask, and ask beats allow.
     """
     require_person("trust", refuse=DeniedError)
-    if tool is None and not writes and not callers:
-        raise UsageError("the rule would be for every call", hint="Name a TOOL, or add --writes or --caller.")
-    if tool is not None and tool.startswith("-"):
-        raise UsageError(f"there is no option {tool}", hint="See toolcrib policy add --help")
     project = open_project(root)
-    is_pattern = tool is None or "*" in tool or "?" in tool
-    schema = None if is_pattern else find_tool(project, str(tool)).input_schema
-    rule = {
-        "name": name,
-        "effect": effect,
-        "tools": tool and [tool],
-        "annotations": {"read_only": False} if writes else None,
-        "callers": list(callers),
-        "when": arguments and when_of(parse_arguments(arguments, schema)),
-        "reason": reason,
-    }
-    rule = {key: value for key, value in rule.items() if value}
+    rule = _rule(project, effect, tool, arguments, writes=writes, callers=callers, name=name, reason=reason)
     if not write_rule(project, rule, yes=yes, as_json=as_json):
         raise DeniedError("nothing was changed")
     if as_json:
         print_json({"rule": rule, "path": str(project.place.config)})
+
+
+@click.command("try", context_settings={"ignore_unknown_options": True})
+@_rule_options
+@click.option("--days", type=click.IntRange(1, 366), default=7, show_default=True, help="Days of calls.")
+def try_command(
+    effect: str,
+    tool: str | None,
+    arguments: tuple[str, ...],
+    root: str | None,
+    as_json: bool,
+    writes: bool,
+    callers: tuple[str, ...],
+    days: int,
+) -> None:
+    """Try a rule on the calls of the audit log. Nothing runs or changes.
+
+    TOOL and ARGUMENTS are those of `toolcrib policy add`. Shows how many of the calls would have been
+    allowed, asked about or denied, and each call that the rule matches.
+    """
+    from toolcrib.project.rehearsal import rehearse, rule_of
+
+    project = open_project(root)
+    rule = _rule(project, effect, tool, arguments, writes=writes, callers=callers)
+    found = rehearse(project, rule_of(rule), datetime.now(UTC) - timedelta(days=days))
+    if as_json:
+        print_json({"rule": rule, **found})
+        return
+    rows = [(what, *(str(found[what][one]) for one in ("allow", "ask", "deny"))) for what in ("now", "then")]
+    print_table(("", "ALLOW", "ASK", "DENY"), rows)
+    if found["gone"]:
+        print_note(f"{found['gone']} calls are of tools that there are no longer.")
+    if not found["matching"]:
+        print_note("The rule matches none of these calls.")
+        return
+    print_entries(found["matching"], ("TIMES", "TOOL", "CALLER", "NOW", "THEN", "ARGUMENTS"))
 
 
 def write_rule(
@@ -203,10 +267,11 @@ def _trust(project: Project, then: Config, text: str, channel: str) -> None:
 
 @click.group("policy")
 def command() -> None:
-    """Show the policy, add rules, or explain a decision."""
+    """Show the policy, add or try rules, or explain a decision."""
 
 
 command.add_command(add_command)
+command.add_command(try_command)
 
 
 @command.command("show")

@@ -75,6 +75,15 @@ class TrustedBy(Struct, kw_only=True, frozen=True, rename="camel"):
     at: Moment
 
 
+class LastApproved(Struct, kw_only=True, frozen=True):
+    """The call of a tool that was approved last."""
+
+    arguments: dict[str, Any]
+    """As they ran."""
+    by: str
+    at: Moment
+
+
 class Facts(Struct, kw_only=True, frozen=True, rename="camel"):
     """The facts of a tool that a person should know before a decision."""
 
@@ -92,6 +101,8 @@ class Facts(Struct, kw_only=True, frozen=True, rename="camel"):
     """Doubts about a reason that an agent wrote."""
     untrusted: list[str]
     """Lines of the manifest and the code that nobody has trusted."""
+    last_approved: LastApproved | None
+    """To compare this call with; null if none of the last 500 approvals is of this tool."""
 
 
 class ApprovalDetails(ApprovalAnswer, kw_only=True, frozen=True, rename="camel"):

@@ -1,119 +1,17 @@
-"""The routes about the state of a project: secrets, policy, trust, the machine."""
+"""The routes about trust, and about the machine."""
 
 from __future__ import annotations
 
-import asyncio
-from contextlib import suppress
-from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
-from msgspec import UNSET, Struct, UnsetType, field
-from starlette.concurrency import run_in_threadpool
+from msgspec import UNSET, Struct, UnsetType
 
-from toolcrib.errors import InvalidInput, ManifestError, NotFoundError, ToolcribError, ToolNotFound
-from toolcrib.guard import Effect, Tokens
-from toolcrib.project.reports import describe_machine, explain_call, secret_needs
+from toolcrib.project.reports import describe_machine
 from toolcrib.serve.http import Answer, Problem, Routes
-from toolcrib.serve.rest.records import Body
 from toolcrib.serve.rest.services import RestRequest
 from toolcrib.serve.rest.shaping import shaped
 
 ROUTES = Routes()
-
-
-class UsedBy(Struct, kw_only=True):
-    """A tool that declares a secret."""
-
-    name: str
-    required: bool
-    """True if it cannot run without the secret."""
-
-
-class SecretState(Struct, kw_only=True):
-    """One secret that tools declare. Its value is never shown."""
-
-    name: str
-    state: Literal["resolved", "missing", "unreadable"]
-    source: str | None
-    reason: str | None
-    hint: str | None
-    short: bool
-    """True for fewer than 8 characters: such a value can be guessed."""
-    tools: list[UsedBy]
-    hosts: list[str]
-    """The hosts that HTTP tools may send it to."""
-
-
-class Secrets(Struct, kw_only=True):
-    """Every secret that tools declare."""
-
-    ok: bool
-    """False if a tool cannot run without one of them."""
-    secrets: list[SecretState]
-
-
-class PolicyRule(Struct, kw_only=True, omit_defaults=True):
-    """A rule, as it is in the settings. It matches a call if all of its conditions do."""
-
-    name: str
-    effect: Effect
-    tools: list[str] | UnsetType = UNSET
-    """Patterns of names, as are `bundles`, `tags` and `callers`."""
-    bundles: list[str] | UnsetType = UNSET
-    tags: list[str] | UnsetType = UNSET
-    annotations: dict[str, bool] | UnsetType = UNSET
-    callers: list[str] | UnsetType = UNSET
-    when: dict[str, Any] | UnsetType = UNSET
-    """JSON Schema of the arguments."""
-    reason: str | UnsetType = UNSET
-
-
-class PolicyState(Struct, kw_only=True, rename="camel"):
-    """The policy in force."""
-
-    default: Effect
-    """The decision where no rule matches."""
-    self_approval: bool
-    rules: list[PolicyRule]
-    """In their order. The first that matches decides."""
-
-
-class Explain(Body, kw_only=True):
-    """A call to explain."""
-
-    tool: str
-    caller: str = "cli"
-    """`cli`, `local`, `mcp:CLIENT` or `token:NAME`."""
-    client: str | UnsetType = UNSET
-    """The client that uses the token: `mcp:CLIENT`."""
-    arguments: dict[str, Any] = field(default_factory=dict)
-
-
-class Step(Struct, kw_only=True):
-    """A rule that was looked at."""
-
-    rule: str
-    effect: Effect
-    matched: bool
-    condition: str | None
-    """The condition that the call does not meet."""
-    why: str
-
-
-class Explanation(Struct, kw_only=True):
-    """The decision about a call. Nothing has run."""
-
-    tool: str
-    bundle: str
-    caller: str
-    arguments: dict[str, Any] | None
-    """Null if some are required and none were given: then this is the strictest decision possible."""
-    effect: Effect
-    rule: str | None
-    why: str
-    listed: bool
-    """True if this caller sees the tool in lists."""
-    steps: list[Step]
 
 
 class Files(Struct, kw_only=True):
@@ -223,52 +121,6 @@ class Machine(Struct, kw_only=True, rename="camel"):
     enforcement: Enforcement
     decide_without_terminal: list[Decider]
     mechanisms: list[Mechanism]
-
-
-@ROUTES.add("GET", "/secrets", "admin", {200: Secrets})
-async def list_secrets(request: RestRequest) -> Answer:
-    """List every secret that a tool declares, and its state."""
-    services = request.services
-    for name in services.project.bundles.names():
-        with suppress(ToolcribError):
-            services.project.get(name)
-        await asyncio.sleep(0)  # Other requests continue while many tools are made ready.
-    tools = services.project.catalog.every()
-    needs = await run_in_threadpool(secret_needs, tools, services.project.secrets)
-    found = [shaped(SecretState, need.as_dict()) for need in needs]
-    return Answer(Secrets(ok=not any(need.blocks for need in needs), secrets=found))
-
-
-@ROUTES.add("GET", "/policy", "admin", {200: PolicyState})
-async def show_policy(request: RestRequest) -> Answer:
-    """Return the rules of the policy, in their order."""
-    policy = request.services.project.config.policy
-    rules = [shaped(PolicyRule, rule.as_dict()) for rule in policy.rules]
-    return Answer(PolicyState(default=policy.default, self_approval=policy.self_approval, rules=rules))
-
-
-@ROUTES.add(
-    "POST",
-    "/policy/explain",
-    "admin",
-    {200: Explanation},
-    InvalidInput,
-    ManifestError,
-    NotFoundError,
-    ToolNotFound,
-    body=Explain,
-)
-async def explain_policy(request: RestRequest) -> Answer:
-    """Explain the decision about a call. Nothing runs."""
-    services = request.services
-    body: Explain = request.body()
-    identity = None
-    if body.caller.startswith("token:"):
-        identity = Tokens(services.project.vault).get(body.caller.removeprefix("token:")).caller
-        identity = replace(identity, client="" if body.client is UNSET else body.client)
-    tool = services.project.get(body.tool)
-    explained = explain_call(services.project, tool, body.arguments, body.caller, identity)
-    return Answer(shaped(Explanation, explained))
 
 
 @ROUTES.add("GET", "/trust", "admin", {200: TrustState})

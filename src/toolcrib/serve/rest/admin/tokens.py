@@ -13,7 +13,7 @@ from toolcrib.guard import Tokens
 from toolcrib.guard.trust.tokens import Token
 from toolcrib.serve.http import Answer, Routes
 from toolcrib.serve.rest.records import Body
-from toolcrib.serve.rest.services import RestRequest, location
+from toolcrib.serve.rest.services import RestRequest, location, require_person
 from toolcrib.spec import Scope
 from toolcrib.spec.moment import written
 from toolcrib.state import user_name
@@ -95,8 +95,7 @@ def list_tokens(request: RestRequest) -> Answer:
 )
 def create_token(request: RestRequest) -> Answer:
     """Create a token. Only the session of a person does, never a token."""
-    if request.client.identity is not None:
-        raise DeniedError("a token cannot create tokens", hint="A person can: toolcrib token create NAME")
+    require_person(request, "create tokens", "A person can: toolcrib token create NAME")
     body: NewToken = request.body()
     until = None if body.expires_in_s is UNSET else time.time() + body.expires_in_s
     tokens, owner = _tokens(request), user_name() if body.owner is UNSET else body.owner

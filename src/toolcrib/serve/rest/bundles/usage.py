@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+import msgspec
 from msgspec import UNSET, Struct, UnsetType, field
 
+from toolcrib.bundles import ListedTool
 from toolcrib.bundles.records import Moment, Uuid
+from toolcrib.errors import ToolcribError
+from toolcrib.project.catalog.bundles import Bundles
 from toolcrib.serve.http import Answer, Routes
 from toolcrib.serve.rest.bundles.tools import named_tool
 from toolcrib.serve.rest.pages import Time
@@ -71,6 +75,13 @@ def get_usage(request: RestRequest) -> Answer:
     )
 
 
+class TotalsQuery(UsageQuery, kw_only=True):
+    """The query of the usage of all tools."""
+
+    unused: bool = False
+    """Also the tools without a call in this time."""
+
+
 class Day(Struct, frozen=True, kw_only=True, rename="camel"):
     """The calls of one tool that ended on one day."""
 
@@ -81,6 +92,8 @@ class Day(Struct, frozen=True, kw_only=True, rename="camel"):
     """Half of the calls took no longer, in milliseconds; within a tenth."""
     p95_ms: float | None = field(name="p95Ms")
     """95 of 100 took no longer."""
+    result_tokens: int
+    """Tokens of their results, about: a token for each 4 bytes."""
 
 
 class ToolDays(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -91,31 +104,39 @@ class ToolDays(Struct, frozen=True, kw_only=True, rename="camel"):
     version: str
     name: str
     """The full name by which it is called."""
+    schema_tokens: int
+    """Tokens of its name, description and schema, about, in each request to a model; 0 if unreadable."""
     days: list[Day]
     """The days with calls, the first one first."""
 
 
 class Usage(Struct, frozen=True, kw_only=True):
-    """The calls of all tools that were called, by tool and day."""
+    """The calls of all tools, by tool and day."""
 
     tools: list[ToolDays]
 
 
-@ROUTES.add("GET", "/tools/usage", "read", {200: Usage}, query=UsageQuery)
+@ROUTES.add("GET", "/tools/usage", "read", {200: Usage}, query=TotalsQuery)
 def get_all_usage(request: RestRequest) -> Answer:
-    """Return how often each tool was called, how often it failed, and how long it took, by days.
+    """Return how often each tool was called, how often it failed, how long it took, and its tokens, by days.
 
-    A tool whose record is gone is left out.
+    A tool whose record is gone is left out, and one without a call, unless they are asked for.
     """
     bundles = request.services.project.bundles
     days: dict[str, list[Day]] = {}
     for one in bundles.usage.days(_since(request.query)):
-        moment = written(one.begins)
-        day = Day(begins=moment, calls=one.calls, failures=one.failures, p50_ms=one.p50_ms, p95_ms=one.p95_ms)
+        day = Day(
+            begins=written(one.begins),
+            calls=one.calls,
+            failures=one.failures,
+            p50_ms=one.p50_ms,
+            p95_ms=one.p95_ms,
+            result_tokens=_tokens(one.answered),
+        )
         days.setdefault(one.tool, []).append(day)
     with bundles.stored.lock:
-        called = [tool for tool in bundles.stored.listing.tools() if tool.id in days]
-    named = [(tool, request.services.name(tool.bundle, tool.slug, tool.version)) for tool in called]
+        listed = [tool for tool in bundles.stored.listing.tools() if request.query.unused or tool.id in days]
+    named = [(tool, request.services.name(tool.bundle, tool.slug, tool.version)) for tool in listed]
     return Answer(
         Usage(
             tools=[
@@ -124,13 +145,27 @@ def get_all_usage(request: RestRequest) -> Answer:
                     slug=tool.slug,
                     version=tool.version,
                     name=name,
-                    days=days[tool.id],
+                    schema_tokens=_schema_tokens(bundles, tool),
+                    days=days.get(tool.id, []),
                 )
                 for tool, name in named
                 if covers(request, name)
             ]
         )
     )
+
+
+def _schema_tokens(bundles: Bundles, listed: ListedTool) -> int:
+    try:
+        tool = bundles.entries.tool(listed)
+    except ToolcribError:
+        return 0
+    return _tokens(len(msgspec.json.encode([tool.name, tool.description, tool.input_schema])))
+
+
+def _tokens(size: int) -> int:
+    """Return about how many tokens a text of so many bytes has."""
+    return -(-size // 4)
 
 
 def _since(query: UsageQuery) -> float:

@@ -112,6 +112,8 @@ class RunRecord(Struct, frozen=True, kw_only=True, rename="camel"):
 class UseRecord(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """A call, or a run of a sub-agent, that a model asked for."""
 
+    use: str = field(name="useId")
+    """The model's own id of it. In a workflow: its step, with `[INDEX]` for an item of a `foreach`."""
     name: str
     arguments: Any
     """An object; a text where the model wrote no JSON."""

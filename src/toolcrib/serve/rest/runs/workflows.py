@@ -33,6 +33,8 @@ class WorkflowAnswer(Struct, kw_only=True, frozen=True):
     """JSON Schema 2020-12 of what a run is given."""
     steps: list[_Step]
     """As in its file."""
+    needs: dict[str, list[str]]
+    """Id of a step to the ids of those that must be over before it begins."""
 
 
 class WorkflowList(Struct, kw_only=True, frozen=True):
@@ -106,4 +108,5 @@ def _answer(workflow: Workflow) -> WorkflowAnswer:
         description=workflow.description,
         inputs=workflow.inputs,
         steps=workflow.document["steps"],
+        needs={plan.step.id: sorted(plan.needs) for plan in workflow.plans},
     )

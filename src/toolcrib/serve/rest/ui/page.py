@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
+import mimetypes
+from functools import cache
 from pathlib import Path
 
 from starlette.responses import FileResponse, PlainTextResponse, Response
@@ -24,7 +27,7 @@ _PAGE_HEADERS = {
     "vary": "accept",
 }
 # A file with other content has another name.
-_FILE_HEADERS = {"cache-control": "public, max-age=31536000, immutable"}
+_FILE_HEADERS = {"cache-control": "public, max-age=31536000, immutable", "vary": "accept-encoding"}
 
 
 def page_or_nothing(folder: Path = _FOLDER) -> Response:
@@ -42,4 +45,12 @@ def get_page_file(request: RestRequest) -> Response:
     path = _FOLDER / "assets" / name
     if "/" in name or "\0" in name or not path.is_file():
         raise NotFoundError(f"the web page has no file {name[:100]!r}", hint="Load the page again.")
-    return FileResponse(path, headers=_FILE_HEADERS)
+    if "gzip" not in request.http.headers.get("accept-encoding", ""):
+        return FileResponse(path, headers=_FILE_HEADERS)
+    headers = {**_FILE_HEADERS, "content-encoding": "gzip"}
+    return Response(_compressed(path), headers=headers, media_type=mimetypes.guess_type(name)[0])
+
+
+@cache
+def _compressed(path: Path) -> bytes:
+    return gzip.compress(path.read_bytes())

@@ -1,0 +1,85 @@
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { useNavigate, useSearch } from "@tanstack/react-router";
+import { api, data } from "../../api/client";
+import { announce } from "../../parts/notices";
+import { Empty, Shown } from "../../parts/states";
+import { t } from "../../text";
+import { Composer } from "./Composer";
+import { Turn } from "./Turn";
+import "./chat.css";
+
+const MOST = 100;
+
+/** A conversation with an agent: a session whose runs are its turns. */
+export function Page() {
+  const agents = useQuery({ queryKey: ["agents"], queryFn: () => data(api.GET("/agents")) });
+  return (
+    <Shown query={agents}>
+      {({ agents: found }) =>
+        found[0] === undefined ? (
+          <Empty title={t("chat.none")} hint={t("chat.none.hint")} />
+        ) : (
+          <Chat names={found.map(({ name }) => name)} first={found[0].name} />
+        )
+      }
+    </Shown>
+  );
+}
+
+function Chat({ names, first }: { names: string[]; first: string }) {
+  const address = useSearch({ strict: false }) as { agent?: string; session?: string };
+  const navigate = useNavigate();
+  const client = useQueryClient();
+  const session = address.session ?? "";
+  const agent = names.find((name) => name === address.agent) ?? first;
+  const turns = useQuery({
+    queryKey: ["runs", "session", session],
+    queryFn: () => data(api.GET("/runs", { params: { query: { sessionId: session, pageSize: MOST } } })),
+    enabled: session !== "",
+  });
+  const send = useMutation({
+    mutationFn: (prompt: string) =>
+      data(api.POST("/runs", { body: { agent, prompt, sessionId: session || null, stream: true } })),
+    onSuccess: ({ sessionId }) => {
+      void navigate({ to: "/chat", replace: true, search: { agent, session: sessionId } });
+      return client.invalidateQueries({ queryKey: ["runs", "session", sessionId] });
+    },
+    onError: (error) => announce(error.message),
+  });
+  const runs = turns.data?.runs.toReversed() ?? [];
+
+  return (
+    <div className="chat">
+      <div className="chat-head">
+        <h1>{t("page.chat")}</h1>
+        <label>
+          <span>{t("chat.agent")}</span>
+          <select
+            value={agent}
+            onChange={(event) => void navigate({ to: "/chat", search: { agent: event.target.value, session } })}
+          >
+            {names.map((name) => (
+              <option key={name} value={name}>
+                {name}
+              </option>
+            ))}
+          </select>
+        </label>
+        {session !== "" && (
+          <button type="button" className="button" onClick={() => void navigate({ to: "/chat", search: { agent } })}>
+            {t("chat.new")}
+          </button>
+        )}
+      </div>
+      {runs.length === 0 && <Empty title={t("chat.begin", { agent })} hint={t("chat.begin.hint")} />}
+      <ol className="turns">
+        {runs.map(({ id }) => (
+          <Turn key={id} id={id} />
+        ))}
+      </ol>
+      <Composer busy={send.isPending} send={(prompt) => send.mutateAsync(prompt)} />
+      {/* Each further turn is scrolled to. */}
+      <div key={runs.length} ref={(end) => end?.scrollIntoView({ block: "end" })} />
+    </div>
+  );
+}

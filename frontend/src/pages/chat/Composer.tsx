@@ -1,0 +1,133 @@
+import { lazy, Suspense, useEffect, useRef, useState } from "react";
+import { announce } from "../../parts/notices";
+import { Badge } from "../../parts/small";
+import { t } from "../../text";
+import { Result } from "../tools/Result";
+import { type Attached, attached, invoked, useAttached, withOutputs } from "./attached";
+import { readObject } from "../../parts/json";
+
+const loadPalette = () => import("../../parts/Palette");
+const Palette = lazy(loadPalette);
+const TONES = { pending: "", running: "warn", output: "good", failed: "bad" } as const;
+
+/** The message box. `+` adds a tool; `+NAME` as a message runs it without the agent. */
+export function Composer({ busy, send }: { busy: boolean; send: (prompt: string) => Promise<unknown> }) {
+  const [message, setMessage] = useState("");
+  const [picking, setPicking] = useState(false);
+  const [working, setWorking] = useState(false);
+  const tools = useAttached();
+  const box = useRef<HTMLTextAreaElement>(null);
+  // What is typed after `+` is for it already.
+  useEffect(() => void loadPalette(), []);
+
+  const submit = async () => {
+    const called = await invoked(message.trim());
+    if (typeof called === "string") return announce(called);
+    if (called !== undefined) {
+      setMessage("");
+      tools.add(called);
+      await tools.start(called);
+      return;
+    }
+    const done = await Promise.all(tools.all.map((one) => (one.state === "output" ? one : tools.start(one))));
+    // A tool that failed keeps the message here: the person decides.
+    if (done.some(({ state }) => state === "failed")) return;
+    await send(withOutputs(message.trim(), done));
+    setMessage("");
+    tools.clear();
+  };
+  const start = () => {
+    if (message.trim() === "" || working || busy) return;
+    setWorking(true);
+    void submit()
+      .catch((error: unknown) => announce(error instanceof Error ? error.message : String(error)))
+      .finally(() => {
+        setWorking(false);
+        box.current?.focus();
+      });
+  };
+
+  return (
+    <form
+      className="card composer"
+      onSubmit={(event) => {
+        event.preventDefault();
+        start();
+      }}
+    >
+      {tools.all.map((one) => (
+        <Chip key={one.key} one={one} tools={tools} />
+      ))}
+      <div className="composer-line">
+        <button type="button" className="button" aria-label={t("chat.add")} onClick={() => setPicking(true)}>
+          +
+        </button>
+        <textarea
+          ref={box}
+          rows={Math.min(10, message.split("\n").length + 1)}
+          aria-label={t("chat.message")}
+          placeholder={t("chat.message")}
+          value={message}
+          onChange={(event) => setMessage(event.target.value)}
+          onKeyDown={(event) => {
+            if (event.key === "+" && message === "") {
+              event.preventDefault();
+              setPicking(true);
+            }
+            if (event.key !== "Enter" || event.shiftKey || event.nativeEvent.isComposing) return;
+            event.preventDefault();
+            start();
+          }}
+        />
+        <button type="submit" className="button primary" disabled={busy || working || message.trim() === ""}>
+          {t("chat.send")}
+        </button>
+      </div>
+      {picking && (
+        <Suspense>
+          <Palette
+            close={() => {
+              setPicking(false);
+              box.current?.focus();
+            }}
+            pick={(tool) => tools.add(attached(tool))}
+          />
+        </Suspense>
+      )}
+    </form>
+  );
+}
+
+function Chip({ one, tools }: { one: Attached; tools: ReturnType<typeof useAttached> }) {
+  const read = readObject(one.text);
+  return (
+    <details className="chip" open={one.state !== "output"}>
+      <summary>
+        <code>+{one.tool.name}</code> <Badge tone={TONES[one.state]}>{t(`chat.${one.state}`)}</Badge>
+      </summary>
+      <textarea
+        rows={Math.min(8, one.text.split("\n").length)}
+        dir="ltr"
+        aria-label={`${one.tool.name}: ${t("approvals.arguments")}`}
+        aria-invalid={!("value" in read)}
+        value={one.text}
+        onChange={(event) => tools.write(one.key, event.target.value)}
+      />
+      {one.ended !== undefined && <Result ended={one.ended} />}
+      {one.problem !== undefined && <p className="wrong">{one.problem}</p>}
+      <p className="run-actions">
+        <button
+          type="button"
+          className="button"
+          disabled={one.state === "running" || !("value" in read)}
+          onClick={() => void tools.start(one)}
+        >
+          {t(one.state === "pending" ? "chat.run" : "chat.retry")}
+        </button>
+        <button type="button" className="button quiet" onClick={() => tools.remove(one.key)}>
+          {t("chat.remove", { tool: one.tool.name })}
+        </button>
+      </p>
+    </details>
+  );
+}

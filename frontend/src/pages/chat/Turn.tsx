@@ -1,0 +1,107 @@
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
+import { api, data, type Schemas } from "../../api/client";
+import { plain } from "../../parts/json";
+import { announce } from "../../parts/notices";
+import { Badge } from "../../parts/small";
+import { Shown } from "../../parts/states";
+import { t } from "../../text";
+import { useAnswer } from "./follow";
+
+const OVER = ["done", "failed", "cancelled"];
+const TONES: Record<string, "good" | "bad" | "warn"> = { done: "good", failed: "bad", refused: "bad", waiting: "warn" };
+
+/** One turn: what the person said, and what the agent did and answered. */
+export function Turn({ id }: { id: string }) {
+  const params = { path: { runId: id } };
+  const run = useQuery({
+    queryKey: ["runs", id],
+    queryFn: () => data(api.GET("/runs/{runId}/timeline", { params })),
+  });
+  const active = run.data !== undefined && !OVER.includes(run.data.state);
+  const writing = useAnswer(id, active);
+  return (
+    <li>
+      <Shown query={run}>
+        {(found) => (
+          <>
+            <div className="bubble you">
+              <span className="visually-hidden">{t("chat.you")}</span>
+              {plain(found.prompt)}
+            </div>
+            <div className="bubble" aria-live="polite">
+              <p className="bubble-head">
+                <strong>{found.agent}</strong>
+                <Link to={`/runs/${id}`}>{t("chat.details")}</Link>
+                {active && <Change id={id} what="cancel" />}
+                {(found.state === "failed" || found.state === "cancelled") && <Change id={id} what="retry" />}
+              </p>
+              {found.iterations.filter(({ live }) => live).map((step) => (
+                <Step key={step.number} step={step} />
+              ))}
+              {writing !== "" && <p className="said-text">{plain(writing)}</p>}
+              {active && <p className="muted">{t("chat.thinking", { agent: found.agent })}</p>}
+              {found.error !== null && <p className="wrong">{plain(found.error.message)}</p>}
+            </div>
+          </>
+        )}
+      </Shown>
+    </li>
+  );
+}
+
+function Step({ step }: { step: Schemas["IterationRecord"] }) {
+  return (
+    <>
+      {step.text !== "" && <p className="said-text">{plain(step.text)}</p>}
+      {step.calls.map((call) => (
+        <details key={call.useId} className="chat-call">
+          <summary>
+            <code>{call.name}</code> <Badge tone={TONES[call.state] ?? ""}>{call.state}</Badge>
+          </summary>
+          <pre tabIndex={0} dir="ltr">
+            {plain(typeof call.arguments === "string" ? call.arguments : JSON.stringify(call.arguments, null, 2))}
+          </pre>
+          {call.callId !== undefined && <Output id={call.callId} state={call.state} />}
+          {call.runId !== undefined && <Link to={`/runs/${call.runId}`}>{t("chat.details")}</Link>}
+          {call.answer != null && <pre tabIndex={0}>{plain(call.answer)}</pre>}
+        </details>
+      ))}
+    </>
+  );
+}
+
+/** What a call returned, or why it failed. */
+function Output({ id, state }: { id: string; state: string }) {
+  const call = useQuery({
+    queryKey: ["calls", id, state],
+    queryFn: () => data(api.GET("/tools/calls/{callId}", { params: { path: { callId: id } } })),
+  });
+  const result = call.data?.result;
+  if (result == null) return null;
+  const { ok, value, error } = result;
+  const text = ok ? (typeof value === "string" ? value : JSON.stringify(value, null, 2)) : (error?.message ?? "");
+  return (
+    <pre tabIndex={0} dir="ltr" className={ok ? "" : "wrong"}>
+      {plain(text)}
+    </pre>
+  );
+}
+
+function Change({ id, what }: { id: string; what: "cancel" | "retry" }) {
+  const client = useQueryClient();
+  const params = { path: { runId: id } };
+  const { mutate, isPending } = useMutation({
+    mutationFn: () =>
+      what === "cancel"
+        ? data(api.POST("/runs/{runId}/cancel", { params }))
+        : data(api.POST("/runs/{runId}/retry", { params, body: {} })),
+    onError: (error) => announce(error.message),
+    onSettled: () => client.invalidateQueries({ queryKey: ["runs", id] }),
+  });
+  return (
+    <button type="button" className="button quiet" disabled={isPending} onClick={() => mutate()}>
+      {t(what === "cancel" ? "test.cancel" : "run.retry")}
+    </button>
+  );
+}

@@ -1,0 +1,76 @@
+/** Tools that are attached to a message: each runs before it is sent, and the agent reads the output. */
+
+import { useState } from "react";
+import { api, data, type ToolItem } from "../../api/client";
+import { t } from "../../text";
+import { type Ended, run } from "../tools/call";
+
+export type Attached = {
+  key: number;
+  tool: ToolItem;
+  text: string;
+  state: "pending" | "running" | "output" | "failed";
+  ended?: Ended;
+  problem?: string;
+};
+
+/** `+NAME` with or without arguments, as the whole message. */
+const INVOKED = /^\+(\S+)\s*(\{[\s\S]*\})?\s*$/;
+let last = 0;
+
+export function attached(tool: ToolItem, text = "{}"): Attached {
+  last += 1;
+  return { key: last, tool, text, state: "pending" };
+}
+
+/** Return the attached tools, and what changes and runs them. */
+export function useAttached() {
+  const [all, setAll] = useState<Attached[]>([]);
+  const change = (key: number, part: Partial<Attached>) =>
+    setAll((known) => known.map((one) => (one.key === key ? { ...one, ...part } : one)));
+  const start = async (one: Attached): Promise<Attached> => {
+    change(one.key, { state: "running", problem: undefined, ended: undefined });
+    const done = await ended(one);
+    change(one.key, done);
+    return done;
+  };
+  return {
+    all,
+    add: (one: Attached) => setAll((known) => [...known, one]),
+    write: (key: number, text: string) => change(key, { text, state: "pending", ended: undefined }),
+    remove: (key: number) => setAll((known) => known.filter((one) => one.key !== key)),
+    clear: () => setAll([]),
+    start,
+  };
+}
+
+const nothing = () => undefined;
+
+async function ended(one: Attached): Promise<Attached> {
+  try {
+    const found = await run(one.tool, one.text, { dryRun: false, onCall: nothing, onEvent: nothing });
+    return { ...one, state: found.result.ok ? "output" : "failed", ended: found };
+  } catch (error) {
+    return { ...one, state: "failed", problem: error instanceof Error ? error.message : String(error) };
+  }
+}
+
+/** Return the tool that a message invokes, with its arguments; undefined for a message to the agent. */
+export async function invoked(message: string): Promise<Attached | string | undefined> {
+  const match = INVOKED.exec(message);
+  const name = match?.[1];
+  if (name === undefined) return undefined;
+  const found = await data(api.GET("/tools/search", { params: { query: { q: name, pageSize: 25 } } }));
+  const tool = found.tools.find((one) => one.name === name) ?? found.tools.find((one) => one.slug === name);
+  return tool === undefined ? t("chat.unknown", { tool: name }) : attached(tool, match?.[2] ?? "{}");
+}
+
+/** Return a message with the outputs of its tools, as the agent gets it. */
+export function withOutputs(message: string, all: readonly Attached[]): string {
+  const outputs = all.map(({ tool, text, ended: end }) => {
+    const value = end?.result.value;
+    const shown = typeof value === "string" ? value : JSON.stringify(value);
+    return `${t("chat.output.of", { tool: tool.name, arguments: text })}\n${shown}`;
+  });
+  return [message, ...outputs].join("\n\n");
+}

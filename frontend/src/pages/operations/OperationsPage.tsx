@@ -1,0 +1,42 @@
+import { Link, useLocation } from "@tanstack/react-router";
+import type { ComponentType } from "react";
+import { t } from "../../text";
+import { Machine } from "./Machine";
+import { PARTS, type Part } from "./parts";
+import { Policy } from "./Policy";
+import { Secrets } from "./Secrets";
+import { Servers } from "./Servers";
+import { Tokens } from "./Tokens";
+import { Usage } from "./Usage";
+import { Workers } from "./Workers";
+import "./operations.css";
+
+const SHOWN: Record<Part, ComponentType> = {
+  usage: Usage,
+  servers: Servers,
+  secrets: Secrets,
+  tokens: Tokens,
+  policy: Policy,
+  workers: Workers,
+  machine: Machine,
+};
+
+/** What keeps a project going, one part at a time. */
+export function Page() {
+  const { pathname } = useLocation();
+  const part = PARTS.find((one) => pathname === `/operations/${one}`) ?? PARTS[0];
+  const Shown = SHOWN[part];
+  return (
+    <div className="operations">
+      <h1>{t("page.operations")}</h1>
+      <nav className="parts" aria-label={t("page.operations")}>
+        {PARTS.map((one) => (
+          <Link key={one} to={`/operations/${one}`} aria-current={one === part ? "page" : undefined}>
+            {t(`ops.${one}`)}
+          </Link>
+        ))}
+      </nav>
+      <Shown />
+    </div>
+  );
+}

@@ -1,0 +1,128 @@
+import { useMutation, useQuery } from "@tanstack/react-query";
+import { useState } from "react";
+import { api, data, type Schemas } from "../../api/client";
+import { plain, readObject } from "../../parts/json";
+import { Badge } from "../../parts/small";
+import { Failure, Shown } from "../../parts/states";
+import { t } from "../../text";
+import { Rehearsal } from "./Rehearsal";
+
+export type Effect = Schemas["PolicyRule"]["effect"];
+const TONES = { allow: "good", ask: "warn", deny: "bad" } as const;
+
+/** The rules in force, why they decide as they do, and a rule tried on past calls. */
+export function Policy() {
+  const policy = useQuery({ queryKey: ["policy"], queryFn: () => data(api.GET("/policy")) });
+  return (
+    <>
+      <Shown query={policy}>
+        {({ rules, default: otherwise }) => (
+          <section className="card" aria-labelledby="rules">
+            <h2 id="rules">{t("policy.rules")}</h2>
+            <p className="muted">{t("policy.order")}</p>
+            <ol className="rules">
+              {rules.map((rule) => (
+                <li key={rule.name}>
+                  <EffectBadge effect={rule.effect} /> <strong>{plain(rule.name)}</strong>
+                  <Conditions rule={rule} />
+                  {rule.reason !== undefined && <span className="muted">{plain(rule.reason)}</span>}
+                </li>
+              ))}
+              <li>
+                <EffectBadge effect={otherwise} /> {t("policy.default")}
+              </li>
+            </ol>
+          </section>
+        )}
+      </Shown>
+      <Explain />
+      <Rehearsal />
+    </>
+  );
+}
+
+export function EffectBadge({ effect }: { effect: Effect }) {
+  return <Badge tone={TONES[effect]}>{t(`policy.${effect}`)}</Badge>;
+}
+
+function Conditions({ rule }: { rule: Schemas["PolicyRule"] }) {
+  const parts = Object.entries(rule).filter(([key]) => !["name", "effect", "reason"].includes(key));
+  if (parts.length === 0) return <span>{t("policy.always")}</span>;
+  return (
+    <>
+      {parts.map(([key, value]) => (
+        <code key={key}>
+          {key}: {plain(Array.isArray(value) ? value.join(", ") : JSON.stringify(value))}
+        </code>
+      ))}
+    </>
+  );
+}
+
+function Explain() {
+  const [tool, setTool] = useState("");
+  const [caller, setCaller] = useState("cli");
+  const [text, setText] = useState("{}");
+  const read = readObject(text);
+  const { mutate, data: found, error, isPending } = useMutation({
+    mutationFn: () => {
+      const given = "value" in read ? read.value : {};
+      return data(api.POST("/policy/explain", { body: { tool, caller, arguments: given } }));
+    },
+  });
+  return (
+    <form
+      className="card new"
+      onSubmit={(event) => {
+        event.preventDefault();
+        mutate();
+      }}
+    >
+      <h2>{t("policy.explain")}</h2>
+      <div className="fields">
+        <label>
+          <span>{t("policy.tool")}</span>
+          <input required value={tool} onChange={(event) => setTool(event.target.value)} />
+        </label>
+        <label>
+          <span>{t("policy.caller")}</span>
+          <input required value={caller} placeholder="token:ci" onChange={(event) => setCaller(event.target.value)} />
+        </label>
+        <label className="wide">
+          <span>{t("policy.arguments")}</span>
+          <textarea rows={2} dir="ltr" aria-invalid={!("value" in read)} value={text} onChange={(event) => setText(event.target.value)} />
+        </label>
+      </div>
+      <button type="submit" className="button" disabled={isPending || !("value" in read)}>
+        {t("policy.explain.do")}
+      </button>
+      {error !== null && <Failure error={error} />}
+      {found !== undefined && error === null && <Explained found={found} />}
+    </form>
+  );
+}
+
+function Explained({ found }: { found: Schemas["Explanation"] }) {
+  return (
+    <div role="status" className="explained">
+      <p>
+        <EffectBadge effect={found.effect} /> {plain(found.why)}
+      </p>
+      {found.arguments === null && <p className="muted">{t("policy.strictest")}</p>}
+      {!found.listed && <p className="muted">{t("policy.unlisted")}</p>}
+      <ol className="rules">
+        {found.steps.map((step) => (
+          <li key={step.rule}>
+            <EffectBadge effect={step.effect} /> <strong>{plain(step.rule)}</strong>
+            <span className="muted">{plain(answerOf(step))}</span>
+          </li>
+        ))}
+      </ol>
+    </div>
+  );
+}
+
+function answerOf({ matched, condition, why }: Schemas["Step"]): string {
+  if (matched === true) return t("policy.matches");
+  return matched === null ? t("policy.may", { why }) : t("policy.no", { condition: condition ?? "", why });
+}

@@ -1,0 +1,146 @@
+import { useMutation } from "@tanstack/react-query";
+import { useState } from "react";
+import { api, data, type Schemas } from "../../api/client";
+import { plain, readObject } from "../../parts/json";
+import { When } from "../../parts/small";
+import { Failure } from "../../parts/states";
+import { number, t } from "../../text";
+import { listOf } from "./lists";
+import { type Effect, EffectBadge } from "./Policy";
+
+const EFFECTS = ["deny", "ask", "allow"] as const;
+const DAYS = [1, 7, 30];
+const FEW = 50;
+
+/** A rule being written, tried on the calls of the audit log. */
+export function Rehearsal() {
+  const [effect, setEffect] = useState<Effect>("ask");
+  const [tools, setTools] = useState("");
+  const [callers, setCallers] = useState("");
+  const [when, setWhen] = useState("");
+  const [days, setDays] = useState(7);
+  const read = when.trim() === "" ? null : readObject(when);
+  const wrong = read !== null && !("value" in read);
+  const { mutate, data: found, error, isPending } = useMutation({
+    mutationFn: () => {
+      const parts = { tools: listOf(tools), callers: listOf(callers) };
+      const rule = {
+        effect,
+        ...Object.fromEntries(Object.entries(parts).filter(([, patterns]) => patterns.length > 0)),
+        ...(read !== null && "value" in read ? { when: read.value } : {}),
+      };
+      return data(api.POST("/policy/try", { body: { rule, days } }));
+    },
+  });
+  return (
+    <form
+      className="card new"
+      aria-labelledby="try"
+      onSubmit={(event) => {
+        event.preventDefault();
+        mutate();
+      }}
+    >
+      <h2 id="try">{t("policy.try")}</h2>
+      <p className="muted">{t("policy.try.about")}</p>
+      <div className="fields">
+        <label>
+          <span>{t("policy.effect")}</span>
+          <select value={effect} onChange={(event) => setEffect(event.target.value as Effect)}>
+            {EFFECTS.map((one) => (
+              <option key={one} value={one}>
+                {t(`policy.${one}`)}
+              </option>
+            ))}
+          </select>
+        </label>
+        <label>
+          <span>{t("policy.tools")}</span>
+          <input value={tools} placeholder="repo_*" onChange={(event) => setTools(event.target.value)} />
+        </label>
+        <label>
+          <span>{t("policy.callers")}</span>
+          <input value={callers} placeholder="mcp:*" onChange={(event) => setCallers(event.target.value)} />
+        </label>
+        <label>
+          <span>{t("policy.days")}</span>
+          <select value={days} onChange={(event) => setDays(Number(event.target.value))}>
+            {DAYS.map((one) => (
+              <option key={one} value={one}>
+                {one}
+              </option>
+            ))}
+          </select>
+        </label>
+        <label className="wide">
+          <span>{t("policy.when")}</span>
+          <textarea rows={2} dir="ltr" aria-invalid={wrong} value={when} onChange={(event) => setWhen(event.target.value)} />
+        </label>
+      </div>
+      <button type="submit" className="button" disabled={isPending || wrong}>
+        {t("policy.try.do")}
+      </button>
+      {error !== null && <Failure error={error} />}
+      {found !== undefined && error === null && <Outcome found={found} />}
+    </form>
+  );
+}
+
+function Outcome({ found }: { found: Schemas["Rehearsal"] }) {
+  const [most, setMost] = useState(FEW);
+  return (
+    <div role="status" className="explained">
+      <p>
+        {t("policy.calls", { n: found.calls })} {found.gone > 0 && t("policy.gone", { n: found.gone })}
+      </p>
+      <table className="table">
+        <thead>
+          <tr>
+            <th scope="col">{t("policy.decision")}</th>
+            <th scope="col" className="number">
+              {t("policy.now")}
+            </th>
+            <th scope="col" className="number">
+              {t("policy.then")}
+            </th>
+          </tr>
+        </thead>
+        <tbody>
+          {EFFECTS.map((effect) => (
+            <tr key={effect}>
+              <th scope="row">
+                <EffectBadge effect={effect} />
+              </th>
+              <td className="number">{number(found.now[effect])}</td>
+              <td className="number">{number(found.then[effect])}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      {found.matching.length === 0 ? (
+        <p className="muted">{t("policy.matching.none")}</p>
+      ) : (
+        <>
+          <h3>{t("policy.matching")}</h3>
+          <ul className="rules">
+            {found.matching.slice(0, most).map((call, index) => (
+              <li key={index} className="long">
+                <EffectBadge effect={call.now} /> → <EffectBadge effect={call.then} /> <strong>{call.tool}</strong>
+                <span className="muted">{plain(call.caller)}</span>
+                <span className="muted">
+                  {t("policy.times", { n: call.times })}, <When moment={call.last} />
+                </span>
+                <code>{call.arguments === null ? t("policy.unknown") : plain(JSON.stringify(call.arguments))}</code>
+              </li>
+            ))}
+          </ul>
+          {found.matching.length > most && (
+            <button type="button" className="button more" onClick={() => setMost(most + 10 * FEW)}>
+              {t("tools.more")}
+            </button>
+          )}
+        </>
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,229 @@
+import { keepPreviousData, useQuery } from "@tanstack/react-query";
+import { Link, useNavigate, useSearch } from "@tanstack/react-router";
+import { useState } from "react";
+import { api, data, type Schemas } from "../../api/client";
+import { Shown } from "../../parts/states";
+import { language, number, t } from "../../text";
+import { toolPath } from "../tools/paths";
+import { byDay, firstDay, NUMBERS, type Shows, sumOf } from "./days";
+
+type ToolDays = Schemas["ToolDays"];
+const DAYS = [7, 30, 90];
+const FEW = 20;
+const COLUMNS = [...NUMBERS, "schemaTokens"] as const;
+
+/** Calls, errors, durations and tokens by tool and day; what is used most, and what is not used. */
+export function Usage() {
+  const address = useSearch({ strict: false }) as Record<string, string | undefined>;
+  const navigate = useNavigate();
+  const days = DAYS.find((one) => String(one) === address.days) ?? 7;
+  const shows = NUMBERS.find((one) => one === address.shows) ?? "calls";
+  const chosen = address.tool ?? "";
+  const change = (part: Record<string, string>) =>
+    void navigate({ to: "/operations/usage", replace: true, search: { ...address, ...part } });
+  const since = firstDay(days);
+  const usage = useQuery({
+    queryKey: ["usage", "all", since],
+    queryFn: () => data(api.GET("/tools/usage", { params: { query: { since, unused: true } } })),
+    placeholderData: keepPreviousData,
+  });
+  return (
+    <Shown query={usage}>
+      {({ tools }) => {
+        const called = tools.filter((tool) => tool.days.length > 0);
+        const counted = chosen === "" ? called : called.filter((tool) => tool.name === chosen);
+        return (
+          <>
+            <div className="fields">
+              <Choice label={t("usage.days")} value={String(days)} change={(one) => change({ days: one })}>
+                {DAYS.map((one) => (
+                  <option key={one} value={one}>
+                    {t("usage.days.n", { n: one })}
+                  </option>
+                ))}
+              </Choice>
+              <Choice label={t("usage.tool")} value={chosen} change={(one) => change({ tool: one })}>
+                <option value="">{t("usage.all")}</option>
+                {called.map((tool) => (
+                  <option key={tool.name} value={tool.name}>
+                    {tool.name}
+                  </option>
+                ))}
+              </Choice>
+              <Choice label={t("usage.shows")} value={shows} change={(one) => change({ shows: one })}>
+                {NUMBERS.map((one) => (
+                  <option key={one} value={one}>
+                    {t(`usage.${one}`)}
+                  </option>
+                ))}
+              </Choice>
+            </div>
+            {called.length === 0 ? (
+              <p className="muted">{t("usage.none")}</p>
+            ) : (
+              <>
+                <Days tools={counted} first={since} shows={shows} />
+                <Top tools={called} choose={(tool) => change({ tool })} />
+              </>
+            )}
+            <Unused tools={tools.filter((tool) => tool.days.length === 0)} />
+          </>
+        );
+      }}
+    </Shown>
+  );
+}
+
+type ChoiceProps = { label: string; value: string; change: (value: string) => void; children: React.ReactNode };
+
+function Choice({ label, value, change, children }: ChoiceProps) {
+  return (
+    <label>
+      <span>{label}</span>
+      <select value={value} onChange={(event) => change(event.target.value)}>
+        {children}
+      </select>
+    </label>
+  );
+}
+
+const BAR = 10;
+const HEIGHT = 100;
+
+/** The days as bars, and the same numbers as a table. */
+function Days({ tools, first, shows }: { tools: ToolDays[]; first: string; shows: Shows }) {
+  const days = byDay(tools, first);
+  const most = Math.max(1, ...days.map(({ sums }) => sums[shows]));
+  const format = new Intl.DateTimeFormat(language === "de" ? "de" : "en", { month: "short", day: "numeric", timeZone: "UTC" });
+  return (
+    <section className="card days" aria-label={t(`usage.${shows}`)}>
+      <figure>
+        <figcaption>
+          {t(`usage.${shows}`)} <span className="muted">≤ {number(Math.round(most))}</span>
+        </figcaption>
+        <svg viewBox={`0 0 ${days.length * BAR} ${HEIGHT}`} preserveAspectRatio="none" aria-hidden="true">
+          {days.map(({ begins, sums }, index) => (
+            <Bar key={begins} index={index} sums={sums} shows={shows} most={most} />
+          ))}
+        </svg>
+        <p className="muted axis" aria-hidden="true">
+          <span>{format.format(Date.parse(first))}</span>
+          <span>{format.format(Date.parse(days.at(-1)?.begins ?? first))}</span>
+        </p>
+      </figure>
+      <div className="scrolls" tabIndex={0}>
+        <table className="table">
+          <thead>
+            <tr>
+              <th scope="col">{t("usage.day")}</th>
+              {NUMBERS.map((one) => (
+                <th key={one} scope="col" className="number">
+                  {t(`usage.${one}`)}
+                </th>
+              ))}
+            </tr>
+          </thead>
+          <tbody>
+            {days.toReversed().map(({ begins, sums }) => (
+              <tr key={begins}>
+                <th scope="row">{format.format(Date.parse(begins))}</th>
+                {NUMBERS.map((one) => (
+                  <td key={one} className="number">
+                    {number(Math.round(sums[one]))}
+                  </td>
+                ))}
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+      <p className="muted note">{t("usage.slowest")}</p>
+    </section>
+  );
+}
+
+type BarProps = { index: number; sums: Record<Shows, number>; shows: Shows; most: number };
+
+function Bar({ index, sums, shows, most }: BarProps) {
+  const place = { x: index * BAR + 1, width: BAR - 2 };
+  const high = (value: number) => ({ y: HEIGHT - (HEIGHT * value) / most, height: (HEIGHT * value) / most });
+  return (
+    <>
+      <rect {...place} {...high(sums[shows])} className={shows === "failures" ? "failed" : "all"} />
+      {shows === "calls" && <rect {...place} {...high(sums.failures)} className="failed" />}
+    </>
+  );
+}
+
+/** The tools that were called, by any of their numbers. */
+function Top({ tools, choose }: { tools: ToolDays[]; choose: (name: string) => void }) {
+  const [by, setBy] = useState<(typeof COLUMNS)[number]>("calls");
+  const [most, setMost] = useState(FEW);
+  const rows = tools
+    .map((tool) => ({ tool, sums: { ...sumOf(tool.days), schemaTokens: tool.schemaTokens } }))
+    .toSorted((one, other) => other.sums[by] - one.sums[by]);
+  return (
+    <section className="card" aria-labelledby="top">
+      <h2 id="top">{t("usage.top")}</h2>
+      <div className="scrolls" tabIndex={0}>
+        <table className="table">
+          <thead>
+            <tr>
+              <th scope="col">{t("usage.tool")}</th>
+              {COLUMNS.map((one) => (
+                <th key={one} scope="col" className="number" aria-sort={one === by ? "descending" : undefined}>
+                  <button type="button" className="sorts" onClick={() => setBy(one)}>
+                    {t(`usage.${one}`)}
+                  </button>
+                </th>
+              ))}
+            </tr>
+          </thead>
+          <tbody>
+            {rows.slice(0, most).map(({ tool, sums }) => (
+              <tr key={tool.name}>
+                <th scope="row">
+                  <button type="button" className="sorts" onClick={() => choose(tool.name)}>
+                    {tool.name}
+                  </button>
+                </th>
+                {COLUMNS.map((one) => (
+                  <td key={one} className={one === "failures" && sums[one] > 0 ? "number wrong" : "number"}>
+                    {number(Math.round(sums[one]))}
+                  </td>
+                ))}
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+      {rows.length > most && (
+        <button type="button" className="button more" onClick={() => setMost(most + 5 * FEW)}>
+          {t("tools.more")}
+        </button>
+      )}
+    </section>
+  );
+}
+
+function Unused({ tools }: { tools: ToolDays[] }) {
+  const [open, setOpen] = useState(false);
+  if (tools.length === 0) return null;
+  const costly = tools.toSorted((one, other) => other.schemaTokens - one.schemaTokens);
+  const tokens = tools.reduce((sum, one) => sum + one.schemaTokens, 0);
+  return (
+    <details className="card" open={open} onToggle={(event) => setOpen(event.currentTarget.open)}>
+      <summary>{t("usage.unused", { n: tools.length, tokens })}</summary>
+      {open && (
+        <ul className="versions">
+          {costly.map((tool) => (
+            <li key={tool.name} className="long">
+              <Link to={toolPath(tool)}>{tool.name}</Link>
+              <span className="muted">{number(tool.schemaTokens)}</span>
+            </li>
+          ))}
+        </ul>
+      )}
+    </details>
+  );
+}

@@ -1,0 +1,91 @@
+import { useQuery } from "@tanstack/react-query";
+import { api, data } from "../../api/client";
+import { plain } from "../../parts/json";
+import { Badge, When } from "../../parts/small";
+import { Empty, Shown } from "../../parts/states";
+import { number, t } from "../../text";
+
+const AGAIN_MS = 5_000;
+
+/** The workers with what they run, and the stored calls that wait for one. */
+export function Workers() {
+  const workers = useQuery({
+    queryKey: ["calls", "workers"],
+    queryFn: () => data(api.GET("/workers")),
+    refetchInterval: AGAIN_MS,
+  });
+  return (
+    <>
+      <Queue />
+      <Shown query={workers}>
+        {({ workers: found }) =>
+          found.length === 0 ? (
+            <Empty title={t("workers.none")} hint={t("workers.none.hint")} />
+          ) : (
+            <ul className="rows">
+              {found.map((one) => (
+                <li key={one.name} className="row">
+                  <div className="row-main">
+                    <p className="entry-head">
+                      <span className="row-title">{one.name}</span>
+                      <Badge>{t(`workers.${one.kind}`)}</Badge>
+                    </p>
+                    <p className="row-facts">
+                      <span>{t("workers.runs", { n: one.running })}</span>
+                      <span>{t("workers.tools", { n: one.tools.length })}</span>
+                      <When moment={one.seenAt} />
+                    </p>
+                    {Object.entries(one.refused).map(([reason, tools]) => (
+                      <p key={reason} className="wrong">
+                        {t("workers.refused", { reason: plain(reason), tools: tools.join(", ") })}
+                      </p>
+                    ))}
+                  </div>
+                </li>
+              ))}
+            </ul>
+          )
+        }
+      </Shown>
+    </>
+  );
+}
+
+function Queue() {
+  const queue = useQuery({
+    queryKey: ["calls", "queue"],
+    queryFn: () => data(api.GET("/queue")),
+    refetchInterval: AGAIN_MS,
+  });
+  return (
+    <section className="card" aria-labelledby="queue">
+      <h2 id="queue">{t("workers.queue")}</h2>
+      <Shown query={queue}>
+        {(found) => (
+          <>
+            <dl className="numbers">
+              {(["ready", "running", "waiting"] as const).map((one) => (
+                <div key={one}>
+                  <dd>{number(found[one])}</dd>
+                  <dt>{t(`workers.${one}`)}</dt>
+                </div>
+              ))}
+            </dl>
+            <ul className="versions">
+              {found.tools.map((one) => (
+                <li key={one.tool}>
+                  <span>
+                    <code>{one.tool}</code> {!one.served && <Badge tone="bad">{t("workers.unserved")}</Badge>}
+                  </span>
+                  <span className="muted">
+                    {number(one.ready)} · {t("workers.oldest", { s: number(Math.round(one.waitsS)) })}
+                  </span>
+                </li>
+              ))}
+            </ul>
+          </>
+        )}
+      </Shown>
+    </section>
+  );
+}

@@ -1,0 +1,52 @@
+import { useMutation } from "@tanstack/react-query";
+import { useNavigate } from "@tanstack/react-router";
+import { useState } from "react";
+import { api, data, type Schemas } from "../../api/client";
+import { Failure } from "../../parts/states";
+import { t } from "../../text";
+
+/** Begins another run that continues after a step of this one. */
+export function Fork({ run }: { run: Schemas["Timeline"] }) {
+  const steps = run.iterations.filter(({ live }) => live).map(({ number }) => number);
+  const [after, setAfter] = useState(steps.at(-1) ?? 0);
+  const [prompt, setPrompt] = useState("");
+  const navigate = useNavigate();
+  const { mutate, error, isPending } = useMutation({
+    mutationFn: () => {
+      const body = { iteration: after, prompt: prompt === "" ? null : prompt };
+      return data(api.POST("/runs/{runId}/fork", { params: { path: { runId: run.id } }, body }));
+    },
+    onSuccess: ({ id }) => navigate({ to: `/runs/${id}` }),
+  });
+  return (
+    <details>
+      <summary className="button">{t("run.fork")}</summary>
+      <form
+        className="run-form"
+        onSubmit={(event) => {
+          event.preventDefault();
+          mutate();
+        }}
+      >
+        <label>
+          <span>{t("run.fork.after")}</span>
+          <select value={after} onChange={(event) => setAfter(Number(event.target.value))}>
+            {steps.map((one) => (
+              <option key={one} value={one}>
+                {one}
+              </option>
+            ))}
+          </select>
+        </label>
+        <label>
+          <span>{t("run.fork.prompt")}</span>
+          <textarea rows={2} value={prompt} onChange={(event) => setPrompt(event.target.value)} />
+        </label>
+        <button type="submit" className="button primary" disabled={isPending}>
+          {t("run.fork.start")}
+        </button>
+        {error !== null && <Failure error={error} />}
+      </form>
+    </details>
+  );
+}

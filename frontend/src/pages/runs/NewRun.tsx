@@ -1,0 +1,105 @@
+import { useMutation, useQuery } from "@tanstack/react-query";
+import { useNavigate } from "@tanstack/react-router";
+import { lazy, Suspense, useState } from "react";
+import { ApiError, api, data } from "../../api/client";
+import { Failure, Loading } from "../../parts/states";
+import { t } from "../../text";
+
+const SchemaForm = lazy(() => import("../../parts/SchemaForm/SchemaForm"));
+const WORKFLOW = "workflow:";
+
+/** Starts a run of any agent or workflow. */
+export function NewRun() {
+  const [open, setOpen] = useState(false);
+  return (
+    <details className="card" open={open} onToggle={(event) => setOpen(event.currentTarget.open)}>
+      <summary>{t("run.new")}</summary>
+      {open && <Form />}
+    </details>
+  );
+}
+
+function useCallees() {
+  const agents = useQuery({ queryKey: ["agents"], queryFn: () => data(api.GET("/agents")) });
+  const workflows = useQuery({ queryKey: ["workflows"], queryFn: () => data(api.GET("/workflows")) });
+  return { agents: agents.data?.agents, workflows: workflows.data?.workflows, error: agents.error ?? workflows.error };
+}
+
+function Form() {
+  const { agents, workflows, error: unread } = useCallees();
+  const [chosen, setChosen] = useState("");
+  const [prompt, setPrompt] = useState("");
+  const [inputs, setInputs] = useState<Record<string, unknown>>({});
+  const navigate = useNavigate();
+  const what = chosen || agents?.[0]?.name || (workflows?.[0] === undefined ? "" : WORKFLOW + workflows[0].name);
+  const workflow = workflows?.find(({ name }) => what === WORKFLOW + name);
+  const { mutate, error, isPending } = useMutation({
+    mutationFn: async () => {
+      if (workflow === undefined) return (await data(api.POST("/runs", { body: { agent: what, prompt } }))).id;
+      const params = { path: { workflow: workflow.name } };
+      return (await data(api.POST("/workflows/{workflow}/runs", { params, body: { inputs } }))).runId;
+    },
+    onSuccess: (id) => navigate({ to: `/runs/${id}` }),
+  });
+  if (unread !== null) return <Failure error={unread} />;
+  if (agents === undefined || workflows === undefined) return <Loading />;
+  if (what === "") return <p className="muted">{t("run.new.none")}</p>;
+  const about = workflow?.description ?? agents.find(({ name }) => name === what)?.description;
+  return (
+    <form
+      className="run-form"
+      onSubmit={(event) => {
+        event.preventDefault();
+        mutate();
+      }}
+    >
+      <label>
+        <span>{t("run.new.what")}</span>
+        <select value={what} onChange={(event) => setChosen(event.target.value)}>
+          {agents.length > 0 && (
+            <optgroup label={t("run.new.agents")}>
+              {agents.map(({ name }) => (
+                <option key={name} value={name}>
+                  {name}
+                </option>
+              ))}
+            </optgroup>
+          )}
+          {workflows.length > 0 && (
+            <optgroup label={t("run.new.workflows")}>
+              {workflows.map(({ name }) => (
+                <option key={name} value={WORKFLOW + name}>
+                  {name}
+                </option>
+              ))}
+            </optgroup>
+          )}
+        </select>
+      </label>
+      {about !== undefined && about !== "" && <p className="muted">{about}</p>}
+      {workflow === undefined ? (
+        <label>
+          <span>{t("run.new.prompt")}</span>
+          <textarea required rows={3} value={prompt} onChange={(event) => setPrompt(event.target.value)} />
+        </label>
+      ) : (
+        <fieldset>
+          <legend>{t("run.new.inputs")}</legend>
+          <Suspense fallback={<Loading />}>
+            <SchemaForm
+              key={workflow.name}
+              schema={workflow.inputs}
+              value={inputs}
+              refused={error instanceof ApiError ? error.violations : []}
+              onChange={setInputs}
+            />
+          </Suspense>
+        </fieldset>
+      )}
+      <button type="submit" className="button primary" disabled={isPending}>
+        {t("run.new.start")}
+      </button>
+      {error !== null && <Failure error={error} />}
+    </form>
+  );
+}

@@ -1,0 +1,126 @@
+"""The routes of the MCP servers that the project uses."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct, field
+
+from toolcrib.errors import (
+    ConflictError,
+    DeniedError,
+    NotFoundError,
+    NotTrusted,
+    ToolUnavailable,
+    UsageError,
+)
+from toolcrib.project.tools.servers import Servers
+from toolcrib.serve.http import Answer, Problem, Routes
+from toolcrib.serve.rest.records import Body
+from toolcrib.serve.rest.services import RestRequest, require_person
+from toolcrib.serve.rest.shaping import shaped
+
+ROUTES = Routes()
+_ONE = "/servers/{server}"
+
+
+class ServerAnswer(Struct, kw_only=True):
+    """An MCP server that the project uses."""
+
+    name: str
+    transport: Literal["stdio", "http", "sse"]
+    where: str
+    """Its command line or address."""
+    state: Literal["not trusted", "stopped", "starting", "ready", "waiting"]
+    """`stopped`: not needed yet; `waiting`: it failed, and starts again after a pause."""
+    protocol: str | None
+    tools: list[str]
+    """The full names of its tools."""
+    waiting: dict[str, str]
+    """Tools that wait for trust, each with the reason."""
+    unusable: list[str]
+    """Tools that cannot be used, and why."""
+    starts: int
+    """How often this server process has started it."""
+    error: Problem | None
+    """Its last failure, if it has not been ready since."""
+    stderr: str
+    """The end of what its process wrote to standard error."""
+    sandbox: str | None
+    grants: list[str]
+    """What its process may use, in words."""
+
+
+class ServerList(Struct, kw_only=True):
+    """The MCP servers that the project uses."""
+
+    servers: list[ServerAnswer]
+    wrong: dict[str, str]
+    """Entries of the settings that cannot be used, and why."""
+    notes: dict[str, str]
+    """Servers whose entries have parts without effect."""
+
+
+class LoginHosts(Body, kw_only=True):
+    """A login to begin."""
+
+    hosts: Annotated[list[str], Meta(max_length=20)] = field(default_factory=list)
+    """Hosts beside the server's own that the person has allowed to take part."""
+
+
+class LoginAnswer(Struct, kw_only=True, frozen=True):
+    """What the person has to do next; nothing if both are null."""
+
+    address: str | None
+    """The address to open in a browser on the machine of this server, within five minutes."""
+    host: str | None
+    """A host that would take part in the login. To allow it, send it under `hosts`."""
+
+
+@ROUTES.add("GET", "/servers", "admin", {200: ServerList})
+def list_servers(request: RestRequest) -> Answer:
+    """List the MCP servers that the project uses, with their states. None is started for it."""
+    servers: Servers | None = request.services.project.servers
+    if servers is None:
+        return Answer(ServerList(servers=[], wrong={}, notes={}))
+    found = [shaped(ServerAnswer, one.as_dict()) for one in servers.mounted.values()]
+    return Answer(ServerList(servers=found, wrong=servers.wrong, notes=dict(servers.notes)))
+
+
+@ROUTES.add("POST", f"{_ONE}/restart", "admin", {202: ServerAnswer}, NotFoundError, NotTrusted)
+async def restart_server(request: RestRequest) -> Answer:
+    """End an MCP server and start it again. Its running calls fail."""
+    mounted = await _servers(request).restart(request.path["server"])
+    return Answer(shaped(ServerAnswer, mounted.as_dict()), 202)
+
+
+@ROUTES.add(
+    "POST",
+    f"{_ONE}/login",
+    "admin",
+    {200: LoginAnswer},
+    NotFoundError,
+    NotTrusted,
+    DeniedError,
+    UsageError,
+    ConflictError,
+    ToolUnavailable,
+    body=LoginHosts,
+)
+async def log_in_to_server(request: RestRequest) -> Answer:
+    """Begin a login to a remote MCP server. Only the session of a person does, never a token.
+
+    The browser comes back to the machine of this server, which stores the tokens and starts the MCP server.
+    """
+    name = request.path["server"]
+    require_person(request, "log in to a server", f"A person can: toolcrib servers login {name}")
+    body: LoginHosts = request.body()
+    step = await _servers(request).begin_login(name, body.hosts)
+    return Answer(LoginAnswer(address=step.address, host=step.host))
+
+
+def _servers(request: RestRequest) -> Servers:
+    servers: Servers | None = request.services.project.servers
+    if servers is None:
+        raise NotFoundError("the project names no MCP server", hint="To add one: toolcrib servers add NAME")
+    return servers

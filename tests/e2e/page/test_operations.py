@@ -1,0 +1,207 @@
+"""What keeps a project going, and conversations with agents, as a person meets them in a browser."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests import mcp_servers
+from tests.browser import DESK, PHONE
+from tests.crib import Crib
+from tests.e2e.page.conftest import Open
+from tests.http_server import HttpServerProcess, http_server
+from toolcrib.guard import Ledger
+from toolcrib.project import load_config
+from toolcrib.project.trust.trust import settings_rows
+from toolcrib.state import Vault
+
+AGENT = {
+    "name": "helper",
+    "model": "scripted",
+    "tools": ["greet"],
+    "script": [
+        {"text": "I ask. ", "calls": [{"tool": "greet", "arguments": {"c": "echo hi"}}]},
+        {"text": "You said {{prompt}}, it said {{result}}"},
+    ],
+}
+WORKFLOW = {
+    "name": "chain",
+    "inputs": {
+        "schema": {"type": "object", "required": ["word"], "properties": {"word": {"type": "string"}}}
+    },
+    "steps": [
+        {"id": "first", "tool": "greet", "args": {"c": "echo ${word}"}},
+        {"id": "second", "needs": ["first"], "tool": "greet", "args": {"c": "exit 4"}},
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServerProcess]:
+    crib = Crib(tmp_path_factory.mktemp("operations") / "project")
+    crib.shell("greet", description="Greets whom you name.")
+    crib.shell("idle", permissions={"secrets": {"SHOP_KEY": {"type": "string"}}})
+    crib.write(".toolcrib/agents/helper.yml", json.dumps(AGENT))
+    crib.write(".toolcrib/workflows/chain.yml", json.dumps(WORKFLOW))
+    rules = [{"name": "no-etc", "effect": "deny", "callers": ["mcp:*"], "reason": "Not from outside."}]
+    crib.write(".toolcrib/config.yml", json.dumps({"policy": {"rules": rules}}))
+    mcp_servers.mount(crib, "broken", "import sys\nsys.exit('no such luck')\n")
+    data = crib.root.with_name(f"{crib.root.name}-data")
+    config = load_config(crib.home / "config.yml", crib.root)
+    Ledger(Vault(crib.root, data)).accept(settings_rows(config), "ann", "program")
+    with http_server(crib.root) as running:
+        for script in ("echo one", "echo one", "exit 3"):
+            running.send("POST", "/tools/invoke/greet", {"args": {"c": script}})
+        yield running
+
+
+def test_usage_shows_days_the_most_used_and_what_is_not_used(opened: Open) -> None:
+    page = opened().log_in("/operations")
+    row = page.get_by_role("region", name="Most used").get_by_role("row").filter(has_text="greet")
+    expect(row).to_contain_text("greet")
+    row.get_by_role("button", name="greet").click()
+    expect(page).to_have_url(re.compile("tool=greet"))
+    page.get_by_label("Shows").select_option("failures")
+    expect(page.locator(".days rect.failed").last).to_be_visible()
+    page.get_by_text("not called in this time").click()
+    expect(page.get_by_role("link", name="idle")).to_be_visible()
+
+
+def test_a_failed_server_shows_its_log_and_is_restarted(opened: Open) -> None:
+    page = opened().log_in("/operations/servers")
+    card = page.get_by_role("listitem").filter(has=page.get_by_role("heading", name="broken"))
+    card.get_by_role("button", name="Restart").click()
+    expect(card.locator("pre")).to_contain_text("no such luck")
+    expect(card).to_contain_text("failed, starts again")
+
+
+def test_a_secret_is_set_and_removed_and_never_shown(opened: Open) -> None:
+    page = opened().log_in("/operations/secrets")
+    row = page.get_by_role("listitem").filter(has_text="SHOP_KEY")
+    expect(row).to_contain_text("missing")
+    row.get_by_label("Value of SHOP_KEY").fill("drill-press-4711")
+    row.get_by_role("button", name="Set").click()
+    expect(row).to_contain_text("resolved")
+    expect(row.get_by_label("Value of SHOP_KEY")).to_have_value("")
+    assert "4711" not in page.content()
+    row.get_by_role("button", name="Remove").click()
+    row.get_by_role("button", name="Really Remove?").click()
+    expect(row).to_contain_text("missing")
+
+
+def test_a_token_is_shown_once_works_and_is_revoked(opened: Open, server: HttpServerProcess) -> None:
+    page = opened().log_in("/operations/tokens")
+    page.get_by_label("Name").fill("ci")
+    page.get_by_role("button", name="Create").click()
+    token = page.locator(".once code").inner_text()
+    assert server.send("GET", "/tools", token=token).status == 200
+    page.reload()
+    row = page.get_by_role("listitem").filter(has_text="ci")
+    expect(row).to_contain_text("invoke")
+    expect(page.get_by_text(token)).to_have_count(0)
+    row.get_by_role("button", name="Revoke").click()
+    row.get_by_role("button", name="Really Revoke?").click()
+    expect(row).to_have_count(0)
+    assert server.send("GET", "/tools", token=token).status == 401
+
+
+def test_a_decision_is_explained_and_a_rule_is_tried_on_past_calls(opened: Open) -> None:
+    page = opened().log_in("/operations/policy")
+    expect(page.get_by_role("region", name="Rules in force")).to_contain_text("Not from outside.")
+    explain = page.locator("form").filter(has=page.get_by_role("heading", name="Explain a call"))
+    explain.get_by_label("Tool").fill("greet")
+    explain.get_by_label("Caller").fill("mcp:editor")
+    explain.get_by_role("button", name="Explain").click()
+    expect(explain.get_by_role("status")).to_contain_text("the rule 'no-etc' says deny")
+    form = page.get_by_role("form", name="Try a rule on past calls")
+    form.get_by_label("Tools (patterns").fill("gr*")
+    form.get_by_label("JSON Schema").fill('{"properties": {"c": {"const": "echo one"}}}')
+    form.get_by_role("button", name="Try", exact=True).click()
+    call = form.get_by_role("listitem").filter(has_text="echo one")
+    expect(call).to_contain_text("2 times")
+    expect(call).to_contain_text("allow")
+    expect(call).to_contain_text("ask")
+    expect(form.get_by_role("row").filter(has_text="ask")).to_contain_text("2")
+
+
+def test_a_workflow_is_started_and_drawn_and_a_run_is_forked(opened: Open) -> None:
+    page = opened().log_in("/runs")
+    page.get_by_text("Start a run").click()
+    page.get_by_label("Agent or workflow").select_option("workflow:chain")
+    page.get_by_label("word").fill("hello")
+    page.get_by_role("button", name="Start", exact=True).click()
+    steps = page.get_by_role("region", name="Steps")
+    expect(steps.get_by_role("listitem").nth(0)).to_contain_text("done")
+    expect(steps.get_by_role("listitem").nth(1)).to_contain_text("failed")
+    page.goto(page.url.split("#")[0] + "#/runs")
+    page.get_by_text("Start a run").click()
+    page.get_by_label("Agent or workflow").select_option("helper")
+    page.get_by_label("Prompt").fill("Ahoy")
+    page.get_by_role("button", name="Start", exact=True).click()
+    expect(page.get_by_role("heading", name="helper")).to_contain_text("done")
+    first = page.url
+    page.get_by_text("Fork", exact=True).click()
+    page.get_by_label("Next message").fill("Once more")
+    page.get_by_role("button", name="Fork from here").click()
+    expect(page).not_to_have_url(first)
+    expect(page.get_by_role("heading", name="helper")).to_contain_text("done")
+
+
+def test_a_conversation_with_a_tool_that_runs_first(opened: Open) -> None:
+    page = opened().log_in("/chat")
+    box = page.get_by_role("textbox", name="Message")
+    # A tool by its name alone, without the agent.
+    box.fill('+greet {"c": "exit 5"}')
+    box.press("Enter")
+    chip = page.locator(".chip")
+    expect(chip).to_contain_text("failed")
+    chip.get_by_label("greet: Arguments").fill('{"c": "echo forty-two"}')
+    chip.get_by_role("button", name="Run").click()
+    expect(chip).to_contain_text("output")
+    box.fill("What is it?")
+    box.press("Enter")
+    turn = page.locator(".turns > li")
+    expect(turn.locator(".you")).to_contain_text("forty-two")
+    expect(turn).to_contain_text("it said hi")
+    turn.get_by_text("done").click()
+    expect(turn.locator(".chat-call")).to_contain_text("echo hi")
+    expect(chip).to_have_count(0)
+    # The palette adds a tool, by keyboard alone; the conversation goes on in its session.
+    box.press("+")
+    expect(page.get_by_role("dialog").get_by_role("combobox")).to_be_focused()
+    page.keyboard.type("gree")
+    expect(page.get_by_role("option", name="greet")).to_be_visible()
+    page.keyboard.press("Enter")
+    expect(chip).to_contain_text("runs when you send")
+    chip.get_by_role("button", name="Remove greet").click()
+    box.fill("And now?")
+    box.press("Enter")
+    expect(page.locator(".turns > li")).to_have_count(2)
+    expect(page.locator(".turns > li").last).to_contain_text("You said And now?")
+
+
+def shows(page: Page) -> Any:
+    return expect(page.locator(".loading"))
+
+
+@pytest.mark.parametrize(
+    ("scheme", "size", "language"), [("light", DESK, "de"), ("dark", PHONE, "pseudo")], ids=["desk", "phone"]
+)
+def test_the_pages_are_accessible_and_fit(
+    opened: Open, server: HttpServerProcess, scheme: str, size: tuple[int, int], language: str
+) -> None:
+    browser = opened(color_scheme=scheme, size=size)
+    browser.context.add_init_script(f"localStorage.setItem('toolcrib.language', '{language}')")
+    page = browser.log_in("/chat")
+    parts = ("usage", "servers", "secrets", "tokens", "policy", "workers", "machine")
+    for path in ("/chat", "/runs", *(f"/operations/{part}" for part in parts)):
+        page.goto(f"{server.address}/#{path}")
+        page.locator("main h1").wait_for()
+        shows(page).to_have_count(0)
+        assert browser.violations() == [], path
+        assert not browser.is_too_wide(), path
