@@ -21,7 +21,7 @@ from toolcrib.errors import TimedOut, ToolcribError
 from toolcrib.pods.protocol import Protocol
 from toolcrib.pods.spool import PART, Claim, Refused, Spool, Stamp
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("toolcrib.pods")
 
 Q = TypeVar("Q", bound=Struct)
 R = TypeVar("R", bound=Struct)

@@ -41,7 +41,7 @@ from toolcrib.spec.moment import written
 from toolcrib.spec.record import record
 from toolcrib.state import Vault
 
-_log = logging.getLogger("toolcrib.pods.runner")
+_log = logging.getLogger("toolcrib.pods")
 _NATIVE = ("read_file", "write_file", "list_directory", "fetch_url")
 _TOOLS = ("execute_command", *_NATIVE, "send_channel_message")
 _FALSE = ("false", "0", "no", "off")

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 from toolcrib.errors import InvalidInput, StateUnavailable
 from toolcrib.project.catalog.watch import GONE, OVERFLOW, SELF, Inotify
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("toolcrib.pods")
 
 _TICK_S, _POLL_S = 1.0, 0.05
 CLAIMS, PART = ".claims", ".part-"

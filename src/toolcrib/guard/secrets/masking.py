@@ -242,6 +242,7 @@ LOGGERS = (
     "toolcrib.core",
     "toolcrib.egress.proxy.dialer",
     "toolcrib.egress.proxy.server",
+    "toolcrib.pods",
     "toolcrib.project.catalog.bundles",
     "toolcrib.project.catalog.reload",
     "toolcrib.project.control.switches",
@@ -249,7 +250,7 @@ LOGGERS = (
     "toolcrib.serve.http",
     "toolcrib.serve.mcp",
     "toolcrib.serve.rest",
-    "toolcrib.state.outbox.outbox",
+    "toolcrib.state.outgoing.outbox",
     "toolcrib.tools",
 )
 """The loggers that Toolcrib, and PgQueuer for it, write to."""

@@ -1,0 +1,1 @@
+"""What a database sends out: the outbox, and messages to people in it."""
