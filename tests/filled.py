@@ -147,9 +147,11 @@ def _make_calls(server: HttpServerProcess) -> None:
 def _make_runs(server: HttpServerProcess) -> None:
     for number in range(10):
         server.send("POST", "/runs", {"agent": "helper", "prompt": f"How many gears are there? ({number})"})
-    for day in ("Monday", "Tuesday"):
-        run = server.send("POST", "/workflows/closing/runs", {"inputs": {"day": day}}).json["runId"]
-    server.send("GET", f"/runs/{run}/events")  # Until the end of the last one.
+    started = [
+        server.send("POST", "/workflows/closing/runs", {"inputs": {"day": day}}).json["runId"]
+        for day in ("Monday", "Tuesday")
+    ]
+    server.send("GET", f"/runs/{started[-1]}/events")  # Until the end of the last one.
 
 
 @contextmanager

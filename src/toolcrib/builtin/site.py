@@ -58,7 +58,7 @@ class Site:
         """
         roots = self.settings.roots
         for root in roots:
-            if path == root.name or (root.name[:1] == "/" and path.startswith(f"{root.name}/")):
+            if root.name[:1] == "/" and f"{path}/".startswith(f"{root.name}/"):
                 return root.path + path[len(root.name) :]
         name, colon, rest = path.partition(":")
         named = {root.name: root.path for root in roots}

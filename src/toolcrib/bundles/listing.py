@@ -79,8 +79,8 @@ class Listing:
         self._seen: dict[str, object] = {}
         """Id of a source to the revision that was taken in."""
         self._of_source: dict[str, dict[_Key, ListedTool]] = {}
-        self._sorted: tuple[object, Sequence[Place]] = (None, ())
-        """The last order by name or change."""
+        self._sorted: dict[Sort, tuple[object, Sequence[Place]]] = {}
+        """The last order of all tools by each of these, and the changes and numbers that it was made for."""
         self._log: list[Put] = []
         self._logs = 0
         self._unsaved = 0
@@ -253,19 +253,20 @@ class Listing:
         newest = lists[0][::-1] if len(lists) == 1 else list(_newest(lists))
         if sort == "createdAt":
             return newest
-        key = (sort, self._logs, len(self._log))
-        if used is None and len(newest) == len(self._ordered) and self._sorted[0] == key:
-            return self._sorted[1]
-        by_order, of = self._by_order, used or {}
-
-        def value(tool: ListedTool) -> str | float:
-            if sort == "name":
-                return (tool.full or tool.slug).casefold()
-            return tool.modified if sort == "modifiedAt" else of.get(tool.id, 0)
-
-        places = sorted([(value(by_order[order]), *order) for order in newest], reverse=sort != "name")
-        if used is None and len(newest) == len(self._ordered):
-            self._sorted = key, places
+        key, is_all = (self._logs, len(self._log), used), len(newest) == len(self._ordered)
+        if is_all and sort in self._sorted and self._sorted[sort][0] == key:
+            return self._sorted[sort][1]
+        tools, values = [self._by_order[order] for order in newest], list[Any]()
+        if sort == "name":
+            values = [(tool.full or tool.slug).casefold() for tool in tools]
+        elif sort == "modifiedAt":
+            values = [tool.modified for tool in tools]
+        else:
+            values = [(used or {}).get(tool.id, 0) for tool in tools]
+        pairs = zip(values, newest, strict=True)
+        places = sorted([(value, *order) for value, order in pairs], reverse=sort != "name")
+        if is_all:
+            self._sorted[sort] = key, places
         return places
 
     def page(

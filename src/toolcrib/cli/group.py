@@ -274,8 +274,7 @@ def _print_completion(ctx: click.Context, _option: click.Parameter, shell: str |
 _ABOUT = "The tool crib for AI agents: describe, check, confine and run their tools."
 _END = """
 Options: --root PATH, --completion bash|zsh|fish, --version, -h or --help
-Exit codes: 0 ok, 1 failure, 2 usage, 3 not found, 4 invalid input or manifest,
-5 denied or not approved, 6 timed out, 7 conflict, 130 interrupted
+Exit: 0 ok 1 failure 2 usage 3 not found 4 invalid 5 denied 6 timeout 7 conflict
 """
 
 

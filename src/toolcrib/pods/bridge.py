@@ -90,7 +90,7 @@ class Bridge:
         """Put messages into the outbox as their files come, many in one transaction."""
         news = asyncio.Event()
         # The folder is looked at every second: a file may have been half, or the database away.
-        async with spool.watched(lambda _: news.set(), news.set):
+        async with spool.watched(lambda *_: news.set(), news.set):
             while True:
                 await news.wait()
                 news.clear()

@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from toolcrib.errors import ConfigError, InvalidToken, UnavailableError
 from toolcrib.spec.moment import written
-from toolcrib.state import TOPIC as SEND
+from toolcrib.state import TOPIC
 from toolcrib.state.installation import install_hint
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from nats.aio.msg import Msg
     from nats.js import JetStreamContext
 
+SEND = TOPIC
 RECEIVED = "channel.message.received"
 """Below it one subject for each channel."""
 STATE = "channel.message.state"
@@ -38,7 +39,7 @@ _SAME_S = 3_600
 """Seconds in which a second message with the same id is dropped."""
 _ACK_S = 10.0
 """Seconds after which a message of a dead consumer goes to another one."""
-_FETCH_S = 5.0
+_FETCH_S = 2.0
 """Seconds of one request for messages; those of before a restart of the server are lost."""
 _PAUSE_S = 0.5
 _REMEMBERED = 1_000
@@ -120,7 +121,9 @@ class Bus:
             await self._ready()
             await self._stream.publish(subject, body, headers={"Nats-Msg-Id": id})
         except (Error, TimeoutError) as error:
-            raise UnavailableError(f"NATS does not answer: {error or 'timeout'}", retryable=True) from error
+            raise UnavailableError(
+                f"NATS does not answer: {str(error) or 'timeout'}", retryable=True
+            ) from error
 
     async def insist(self, subject: str, id: str, body: bytes) -> None:
         """Publish a message, however long that takes."""

@@ -84,9 +84,9 @@ class Inbox:
         return dict.fromkeys(keys, True) if self._database.rows(_DUE) else {}
 
     def _send_answers(self) -> None:
-        for run, answer, error, *chat in self._database.rows(_DUE):
+        for run, answer, error, channel, chat, thread in self._database.rows(_DUE):
             text = answer or (json.loads(error)["message"] if error else "The run was cancelled.")
-            self._send(f"reply {run}", *chat, text, run=run)
+            self._send(f"reply {run}", channel, chat, thread, text, run)
 
     def _send(
         self, key: str, channel: str, chat: str, thread: str, text: str, run: str | None = None

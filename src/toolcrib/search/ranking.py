@@ -1,8 +1,9 @@
 """The order of search hits: classes of queries, the best first.
 
 The beginning of a field goes before whole words, whole words before words with one or two typing errors, and
-those before tools that have only some of the words, or words for the same. Within each, the name goes before tags, description and
-argument names. Inside one class the last changed comes first. So the order does not depend on scores.
+those before tools that have only some of the words, or words for the same: the best hundred of these by
+score. Within the other classes the name goes before tags, description and argument names, and inside one the
+last changed comes first, so their order does not depend on scores.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ decision, the results of calls with an idempotency key, and how often tools were
 
 from __future__ import annotations
 
-from toolcrib.state.messages import MESSAGES
-from toolcrib.state.outbox import OUTBOX
+from toolcrib.state.outbox.messages import MESSAGES
+from toolcrib.state.outbox.outbox import OUTBOX
 
 PROJECT: tuple[str, ...] = (
     """

@@ -154,7 +154,10 @@ def test_a_runner_that_is_killed_goes_on_and_its_command_runs_once(folders: Fold
 
 @pytest.mark.usefixtures("kernel")
 def test_pod_up_prints_the_answer(tmp_path: Path) -> None:
-    steps = script(("execute_command", {"command": "echo turned > /workspace/out; cat out"}))
+    steps = script(
+        ("execute_command", {"command": "echo turned > /workspace/out; cat out"}),
+        ("send_channel_message", {"channel": "slack", "text": "It is turned."}),
+    )
     spec = {"task": "do it", "model": {"provider": "scripted", "model": "", "script": steps}}
     document = {
         "apiVersion": "sympozium.ai/v1alpha1",
@@ -166,8 +169,14 @@ def test_pod_up_prints_the_answer(tmp_path: Path) -> None:
     environment = {**os.environ, "TOOLCRIB_DATA": str(tmp_path / "data")}
     done = run(["pod", "up", "run.yaml"], tmp_path, environment)
     assert (done.returncode, done.stdout) == (0, b"All is done.\n"), done.stderr
-    assert not (tmp_path / "data/pods/test-tool/state").exists()
-    assert (tmp_path / "data/pods/test-tool/workspace/out").read_text() == "turned\n"
+    folder = tmp_path / "data/pods/test-tool"
+    assert not (folder / "state").exists()
+    # The bridge has passed it on to the NATS that was started with it.
+    assert list((folder / "ipc/messages").glob("send-*")) == []
+    assert b"not sent" not in done.stderr
+    stored = b"".join(path.read_bytes() for path in (folder / "nats").rglob("*.blk"))
+    assert b"It is turned." in stored
+    assert (folder / "workspace/out").read_text() == "turned\n"
     (tmp_path / "other.yaml").write_text("kind: Pod\n")
     done = run(["pod", "up", "other.yaml"], tmp_path, environment)
     assert done.returncode == 4

@@ -249,7 +249,7 @@ LOGGERS = (
     "toolcrib.serve.http",
     "toolcrib.serve.mcp",
     "toolcrib.serve.rest",
-    "toolcrib.state.outbox",
+    "toolcrib.state.outbox.outbox",
     "toolcrib.tools",
 )
 """The loggers that Toolcrib, and PgQueuer for it, write to."""

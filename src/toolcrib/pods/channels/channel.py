@@ -116,13 +116,12 @@ class Channel(ABC):
     async def send(self, message: Outbound, key: str) -> None:
         """Send one message whose text has at most `limit` units. `key` is the same at each attempt."""
 
-    async def receive(self, after: Inbound | None) -> AsyncIterator[Sequence[Inbound]]:  # noqa: ARG002 - as below
+    def receive(self, after: Inbound | None) -> AsyncIterator[Sequence[Inbound]]:  # noqa: ARG002 - as below
         """Yield messages as they come, those after one that was received earlier.
 
         The service is told that messages were received when the next ones are asked for.
         """
-        return
-        yield ()
+        return _nothing()
 
     def accept(self, request: WebRequest) -> WebAnswer:  # noqa: ARG002 - this one has no requests
         """Read a request that the service makes. Raises InvalidToken if it is not signed by the service."""
@@ -174,6 +173,12 @@ class Channel(ABC):
         made = prefix + hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()
         if not hmac.compare_digest(made.encode(), given.encode()):
             raise InvalidToken(f"the request is not signed by {self.name}")
+
+
+async def _nothing() -> AsyncIterator[Sequence[Inbound]]:
+    none: tuple[Sequence[Inbound], ...] = ()
+    for page in none:
+        yield page
 
 
 def _wait_in(answer: EgressResponse) -> float:

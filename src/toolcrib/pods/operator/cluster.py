@@ -100,26 +100,25 @@ class Cluster:
         kept = {404: missing, 409: conflict, 400: wrong}
         data = None if body is None else orjson.dumps(body)
         headers = {"content-type": _MERGE if method == "PATCH" else "application/json"}
-        for attempt in range(2):
-            assert self._session is not None
-            try:
-                async with self._session.request(method, url, data=data, headers=headers) as answer:
-                    text = await answer.read()
-            except (aiohttp.ClientError, TimeoutError) as error:
-                raise kopf.TemporaryError(f"Kubernetes does not answer: {error}", delay=5) from error
-            if (
-                answer.status == 401 and attempt == 0
-            ):  # The token of a service account is a new one each hour.
-                await self._session.close()
-                self._log_in()
-                continue
-            break
-        if answer.status < 300:
+        status, text = await self._answer(method, url, data, headers)
+        if status == 401:  # The token of a service account is a new one each hour.
+            await self.aclose()
+            self._log_in()
+            status, text = await self._answer(method, url, data, headers)
+        if status < 300:
             return text
-        if (instead := kept.get(answer.status)) is not None:
+        if (instead := kept.get(status)) is not None:
             return instead
-        reason = (
-            f"Kubernetes answered {answer.status} to {method} {kind}: {text[:300].decode(errors='replace')}"
-        )
+        reason = f"Kubernetes answered {status} to {method} {kind}: {text[:300].decode(errors='replace')}"
         # Also where a right is missing: somebody may grant it.
         raise kopf.TemporaryError(reason, delay=5)
+
+    async def _answer(
+        self, method: str, url: str, data: bytes | None, headers: Mapping[str, str]
+    ) -> tuple[int, bytes]:
+        assert self._session is not None
+        try:
+            async with self._session.request(method, url, data=data, headers=headers) as answer:
+                return answer.status, await answer.read()
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise kopf.TemporaryError(f"Kubernetes does not answer: {error}", delay=5) from error

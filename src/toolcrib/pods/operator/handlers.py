@@ -75,11 +75,10 @@ async def reconcile(
 
 
 @kopf.on.event("v1", "pods", labels={RUN_LABEL: kopf.PRESENT})
-async def pod_changed(event: kopf.RawEvent, body: kopf.RawBody, memo: kopf.Memo, **_: Any) -> None:
+async def pod_changed(event: kopf.RawEvent, body: kopf.Body, memo: kopf.Memo, **_: Any) -> None:
     """Write the state of a pod into the status of its run."""
-    owner = next(
-        (one for one in body["metadata"].get("ownerReferences", ()) if one["kind"] == "AgentRun"), None
-    )
+    owners: Any = body["metadata"].get("ownerReferences", ())
+    owner = next((one for one in owners if one["kind"] == "AgentRun"), None)
     if owner is None:
         return
     gone = event["type"] == "DELETED"

@@ -106,10 +106,13 @@ class StoredSearch:
             self._mark, self._moved = None, moved
         changes, self._mark = listing.since(self._mark)
         if changes is None:
-            self._by_rank = {}
+            found: dict[int, ListedTool] = {}
+            rank_of = self._rank if self._moved else _rank
+            stored = [one for one in listing.tools() if not one.full]
             # Tools that the index does not contain yet, those of `new`, come last: no other loses its rank.
-            stored = (one for one in listing.tools() if not one.full)
-            changes = [(None, tool) for tool in sorted(stored, key=lambda one: one.key in new)]
+            for tool in sorted(stored, key=lambda one: one.key in new) if new else stored:
+                found.setdefault(rank_of(tool), tool)
+            self._by_rank, changes = found, []
         for before, after in changes:
             if any(one is not None and one.full for one in (before, after)):  # Of a source, in another index.
                 continue

@@ -41,6 +41,7 @@ class Attempt:
     variables: dict[str, Any] | None = None
     run_id: str | None = "run-1"
     session_id: str | None = None
+    call_id: str | None = None
     client: CallClient | None = None
     is_followed: bool = False
     created: tuple[str, ...] = ()

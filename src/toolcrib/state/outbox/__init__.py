@@ -1,0 +1,1 @@
+"""Messages that leave the database once the change that they announce is stored."""
