@@ -50,7 +50,7 @@ def state(server: HttpServerProcess, name: str) -> dict[str, Any]:
 
 def test_servers_are_listed_and_restarted(server: HttpServerProcess) -> None:
     started = server.send("POST", "/servers/calculator/restart")
-    assert (started.status, started.json["state"]) == (202, "starting")
+    assert (started.status, started.json["state"]) == (200, "starting")
     wait_for(lambda: state(server, "calculator")["state"] == "ready", "the state")
     ready = state(server, "calculator")
     assert "calculator__add" in ready["tools"]

@@ -87,11 +87,11 @@ def list_servers(request: RestRequest) -> Answer:
     return Answer(ServerList(servers=found, wrong=servers.wrong, notes=dict(servers.notes)))
 
 
-@ROUTES.add("POST", f"{_ONE}/restart", "admin", {202: ServerAnswer}, NotFoundError, NotTrusted)
+@ROUTES.add("POST", f"{_ONE}/restart", "admin", {200: ServerAnswer}, NotFoundError, NotTrusted)
 async def restart_server(request: RestRequest) -> Answer:
     """End an MCP server and start it again. Its running calls fail."""
     mounted = await _servers(request).restart(request.path["server"])
-    return Answer(shaped(ServerAnswer, mounted.as_dict()), 202)
+    return Answer(shaped(ServerAnswer, mounted.as_dict()))
 
 
 @ROUTES.add(
