@@ -92,7 +92,9 @@ def make_project(port: int) -> Path:
     # Nobody is at a terminal here: a settings file of the demo's own lets it decide without one.
     settings = DATA / "settings.yml"
     DATA.mkdir(mode=0o700)
-    settings.write_text(f"decide_without_terminal: [{{what: [trust, approve], where: [{json.dumps(str(DEMO))}]}}]\n")
+    settings.write_text(
+        f"decide_without_terminal: [{{what: [trust, approve], where: [{json.dumps(str(DEMO))}]}}]\n"
+    )
     environment = {**os.environ, "TOOLCRIB_DATA": str(DATA), "TOOLCRIB_CONFIG": str(settings)}
     init = [TOOLCRIB, "init", str(DEMO), "--examples"]
     subprocess.run(init, check=True, env=environment, stderr=subprocess.DEVNULL)
