@@ -120,6 +120,8 @@ toolcrib policy show
 toolcrib policy show --json
 toolcrib policy add ask --writes
 toolcrib policy add allow deploy env=staging --caller mcp:claude
+toolcrib policy try ask --writes
+toolcrib policy try deny shell_run --days 30
 toolcrib policy explain repo_scan path=src
 toolcrib policy explain web_search query=news --as mcp:claude
 toolcrib run web_search @query.json count:=5 --json

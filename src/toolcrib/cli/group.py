@@ -37,7 +37,7 @@ COMMANDS = {
     "operator": ("pods.operator", "Run AgentRuns in a Kubernetes cluster, until SIGTERM or Ctrl-C."),
     "pod": ("pods.pod", "Run agents as Kubernetes would, on this machine."),
     "pod-run": ("pods.pod_run", "Run the task that the environment describes, and print the answer."),
-    "policy": ("decide.policy", "Show the policy, add rules, or explain a decision."),
+    "policy": ("decide.policy", "Show the policy, add or try rules, or explain a decision."),
     "run": ("run.run", "Run one tool."),
     "runs": ("run.runs", "Run agents, and follow, cancel, retry and fork their runs."),
     "secrets": ("connect.secrets", "Set secrets, and show which ones the tools need."),
