@@ -60,7 +60,7 @@ def outputs(folders: Folders) -> dict[str, Any]:
 async def test_a_task_runs_with_the_tools_of_the_guide(
     folders: Folders, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level("INFO", "toolcrib.pods.runner")
+    caplog.set_level("INFO", "toolcrib.pods")
     workspace, ipc = Path(folders.workspace), Path(folders.ipc)
     (workspace / "a.txt").write_text("lathe")
     executor = asyncio.create_task(asyncio.to_thread(serve_once, Path(folders.ipc)))
