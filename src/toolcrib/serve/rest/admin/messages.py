@@ -71,7 +71,7 @@ def get_message(request: RestRequest) -> Answer:
     return Answer(shaped(MessageAnswer, found.as_dict()))
 
 
-@ROUTES.add("POST", f"{_ONE}/retry", "admin", {201: QueuedAgain}, NotFoundError, ConflictError)
+@ROUTES.add("POST", f"{_ONE}/retry", "admin", {201: QueuedAgain}, NotFoundError, ConflictError, located=True)
 def retry_message(request: RestRequest) -> Answer:
     """Send a dead letter again, as a new message."""
     new = request.services.project.messages.retry(request.path["messageId"])
