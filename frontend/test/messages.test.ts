@@ -3,7 +3,7 @@ import { de } from "../src/text/de";
 import { en } from "../src/text/en";
 
 const placeholders = (text: string) => [...text.matchAll(/\{(\w+)\}/g)].map(([, name]) => name);
-const files = import.meta.glob<string>(["../src/**/*.{ts,tsx}", "!../src/text/{en,de}.ts", "!**/schema.d.ts"], {
+const files = import.meta.glob<string>(["../src/**/*.{ts,tsx}", "!../src/text/*.ts", "!**/schema.d.ts"], {
   query: "?raw",
   import: "default",
   eager: true,

@@ -9,7 +9,7 @@ from toolcrib import __version__
 from toolcrib.serve.http import Answer, Route, describe
 from toolcrib.serve.rest import artifacts
 from toolcrib.serve.rest.admin import approvals, audit, manifests, overview, tokens
-from toolcrib.serve.rest.bundles import archive, bundles, catalog, tools, trash, usage
+from toolcrib.serve.rest.bundles import archive, bundles, callers, catalog, drafts, tools, trash, usage
 from toolcrib.serve.rest.calls import many
 from toolcrib.serve.rest.calls import routes as calls
 from toolcrib.serve.rest.records import PATH
@@ -27,6 +27,8 @@ ROUTES: tuple[Route, ...] = (
     *many.ROUTES,  # First: `cancel` would be taken for the id of a call.
     *calls.ROUTES,
     *tools.ROUTES,
+    *callers.ROUTES,
+    *drafts.ROUTES,
     *trash.ROUTES,
     *catalog.ROUTES,
     *bundles.ROUTES,

@@ -43,7 +43,7 @@ from toolcrib.spec import CallEvent
 from toolcrib.spec.moment import written
 
 ROUTES = Routes()
-_REFUSALS = (
+REFUSALS = (
     InvalidInput,
     PolicyDenied,
     ApprovalDenied,
@@ -179,7 +179,7 @@ class EventData(Struct, frozen=True, rename="camel", omit_defaults=True):
     missed: int = 0
 
 
-_INVOKED = {200: (InvokeResult, EventStream((EventData, InvokeResult))), 202: Pending}
+INVOKED = {200: (InvokeResult, EventStream((EventData, InvokeResult))), 202: Pending}
 _HEADERS = ("Prefer", "Idempotency-Key", "traceparent")
 
 
@@ -193,8 +193,8 @@ class CallsQuery(MatchingPage, kw_only=True):
     "POST",
     "/tools/bundles/{bundleID}/tools/{toolSlug}/version/{v}/invoke",
     "invoke",
-    _INVOKED,
-    *_REFUSALS,
+    INVOKED,
+    *REFUSALS,
     *NO_BUNDLE,
     BundleDisabled,
     body=Invocation,
@@ -220,8 +220,8 @@ async def invoke_tool(request: RestRequest) -> Handled:
     "POST",
     f"{INVOKE}{{name}}",
     "invoke",
-    _INVOKED,
-    *_REFUSALS,
+    INVOKED,
+    *REFUSALS,
     body=Invocation,
     headers=_HEADERS,
     located=True,
