@@ -35,6 +35,8 @@ export const build: Record<keyof typeof en, string> = {
   "recipe.description.about": "Ein Modell liest das, um zu entscheiden, wann es das Tool braucht.",
   "recipe.arguments": "Argumente",
   "recipe.arguments.about": "Was ein Aufrufer angibt. ${name} in den Antworten unten steht für den Wert.",
+  "recipe.argument": "Argument",
+  "recipe.step": "Schritt",
   "recipe.argument.name": "Name",
   "recipe.argument.type": "Typ",
   "recipe.argument.description": "Bedeutung",

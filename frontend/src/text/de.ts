@@ -94,6 +94,7 @@ export const de: Messages = {
   "tool.history.all": "Alle seine Zeilen im Audit-Log",
   "tool.callers": "Wer es aufrufen darf",
   "tool.callers.page": "Sie, auf dieser Seite",
+  "tool.callers.cli": "Sie, auf der Kommandozeile",
   "tool.callers.mcp": "MCP-Clients ohne Token",
   "tool.effect.allow": "erlaubt",
   "tool.effect.ask": "fragt",

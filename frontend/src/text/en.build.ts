@@ -33,6 +33,8 @@ export const build = {
   "recipe.description.about": "A model reads this to decide when to use the tool.",
   "recipe.arguments": "Arguments",
   "recipe.arguments.about": "What a caller gives. ${name} in the answers below stands for the value.",
+  "recipe.argument": "Argument",
+  "recipe.step": "Step",
   "recipe.argument.name": "Name",
   "recipe.argument.type": "Type",
   "recipe.argument.description": "Meaning",

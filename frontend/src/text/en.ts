@@ -93,6 +93,7 @@ export const en = {
   "tool.history.all": "All of its lines in the audit log",
   "tool.callers": "Who may call it",
   "tool.callers.page": "you, on this page",
+  "tool.callers.cli": "you, on the command line",
   "tool.callers.mcp": "MCP clients without a token",
   "tool.effect.allow": "allowed",
   "tool.effect.ask": "asks",

@@ -129,7 +129,7 @@ function Build({ base, start, notes }: { base?: Tool; start: string; notes: read
           </Suspense>
         )}
         {error !== null && <Failure error={error} />}
-        <Findings found={findings} open={mode === "text" ? setGoTo : undefined} />
+        <Findings found={mode === "form" && isNew ? [] : findings} open={mode === "text" ? setGoTo : undefined} />
       </section>
       <DraftTest key={base?.toolID} tool={tool} text={text} />
     </div>
@@ -140,14 +140,14 @@ function Findings({ found, open }: { found: readonly Finding[]; open?: (finding:
   return (
     <ul className="findings" aria-label={t("build.findings")} aria-live="polite">
       {found.map((one) => {
-        const message = `${t("build.line", { line: one.line })}: ${plain(one.message)}`;
+        const message = plain(one.message);
         return (
           <li key={`${one.line} ${one.column} ${one.message}`} className={one.severity}>
             {open === undefined ? (
               message
             ) : (
               <button type="button" className="button quiet" onClick={() => open({ ...one })}>
-                {message}
+                {`${t("build.line", { line: one.line })}: ${message}`}
               </button>
             )}
           </li>

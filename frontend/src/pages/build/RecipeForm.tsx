@@ -23,6 +23,7 @@ const choice = (values: readonly string[], label: (value: string) => string) => 
 /** Return the questions about a tool as a JSON Schema, in the language of the page. */
 function questions(kind: Kind, tools: string[]): Record<string, unknown> {
   const argument = {
+    title: t("recipe.argument"),
     type: "object",
     required: ["name"],
     properties: {
@@ -64,6 +65,7 @@ function questions(kind: Kind, tools: string[]): Record<string, unknown> {
       steps: field("steps", {
         type: "array",
         items: {
+          title: t("recipe.step"),
           type: "object",
           required: ["id", "tool"],
           properties: {

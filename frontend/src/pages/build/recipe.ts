@@ -26,7 +26,7 @@ export type Recipe = {
 };
 
 export const STARTS: Record<Kind, Recipe> = {
-  http: { name: "", description: "", arguments: [{ name: "", type: "string", required: true }], method: "GET", address: "https://" },
+  http: { name: "", description: "", arguments: [{ name: "", type: "string", required: true }], method: "GET", address: "https://", answer: "json" },
   command: { name: "", description: "", arguments: [{ name: "", type: "string", required: true }], program: "", words: [""], answer: "text" },
   composite: { name: "", description: "", arguments: [{ name: "", type: "string", required: true }], steps: [{ id: "first" }, { id: "second" }] },
 };

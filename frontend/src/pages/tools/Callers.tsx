@@ -3,8 +3,9 @@ import { api, data, type Tool } from "../../api/client";
 import { plain } from "../../parts/json";
 import { Badge } from "../../parts/small";
 import { Shown } from "../../parts/states";
-import { t } from "../../text";
+import { type Key, t } from "../../text";
 
+const KNOWN: Record<string, Key> = { page: "tool.callers.page", cli: "tool.callers.cli", mcp: "tool.callers.mcp" };
 const TONES = { allow: "good", ask: "warn", deny: "bad" } as const;
 
 /** Everybody who may call a tool, and what the rules say about each. */
@@ -20,13 +21,16 @@ export function Callers({ tool }: { tool: Tool }) {
       <Shown query={callers}>
         {(found) => (
           <ul className="callers">
-            {found.callers.map(({ caller, effect, why }) => (
-              <li key={caller}>
-                <Badge tone={TONES[effect]}>{t(`tool.effect.${effect}`)}</Badge>
-                <span>{caller === "page" ? t("tool.callers.page") : caller === "mcp" ? t("tool.callers.mcp") : plain(caller)}</span>
-                <span className="muted">{plain(why)}</span>
-              </li>
-            ))}
+            {found.callers.map(({ caller, effect, why }) => {
+              const known = KNOWN[caller];
+              return (
+                <li key={caller}>
+                  <Badge tone={TONES[effect]}>{t(`tool.effect.${effect}`)}</Badge>
+                  <span>{known === undefined ? plain(caller) : t(known)}</span>
+                  {effect !== "allow" && <span className="muted">{plain(why)}</span>}
+                </li>
+              );
+            })}
           </ul>
         )}
       </Shown>

@@ -45,7 +45,8 @@ async def list_callers(request: RestRequest) -> Answer:
     project = services.project
     tool = project.get(services.name(*named_tool(request)))
     who: list[tuple[str, Caller | None]] = [("page", None), ("cli", None), ("mcp", None)]
-    who += [(f"token:{one.caller.given_name}", one.caller) for one in services.access.tokens.all() if not one.expired]
+    tokens = [one.caller for one in services.access.tokens.all() if not one.expired]
+    who += [(f"token:{one.given_name}", one) for one in tokens]
     who += [(f"agent:{name}", None) for name, tools in project.agents.listed().items() if tool.name in tools]
     found = []
     for caller, identity in who:

@@ -136,7 +136,7 @@ async def invoke_draft(request: RestRequest) -> Any:
         if body.trust != digest:
             raise ApprovalRequired(
                 "nobody has trusted this draft as it is now",
-                hint="Once a person has seen what it may touch: send `digest` of POST /tools/draft as `trust`.",
+                hint="Once a person has seen what it may touch, send its `digest` as `trust`.",
             )
         # Whoever lets it run answers each question about this call, as at an approval.
         ctx.approved_by, ctx.approval_channel, ctx.approved_digest = user_name(), "page", digest
