@@ -104,6 +104,7 @@ export const de: Messages = {
   "tool.export": "Sein Bundle exportieren",
   "tool.delete": "Löschen",
   "tool.deleted": "{name} ist im Papierkorb",
+  "tool.delete.refused": "{name} wurde nicht gelöscht: {reason}",
   "tool.delete.title": "{name} löschen?",
   "tool.delete.calls": "Aufrufe dieser Version schlagen dann fehl, auch die von Agenten und von Tools mit Schritten.",
   "tool.delete.versions": "Andere Versionen bleiben, wie sie sind.",

@@ -103,6 +103,7 @@ export const en = {
   "tool.export": "Export its bundle",
   "tool.delete": "Delete",
   "tool.deleted": "{name} is in the trash",
+  "tool.delete.refused": "{name} was not deleted: {reason}",
   "tool.delete.title": "Delete {name}?",
   "tool.delete.calls": "From now on calls of this version fail, also those of agents and tools with steps.",
   "tool.delete.versions": "Other versions stay as they are.",

@@ -60,7 +60,7 @@ def test_a_tool_is_written_tried_and_saved(opened: Open, server: HttpServerProce
     expect(page.locator(".cm-error")).to_contain_text("entrypont")
     expect(page.get_by_role("button", name="Save")).to_be_disabled()
     type_text(page, TEXT)
-    page.get_by_label("text", exact=True).fill("word")
+    page.locator(".tester .rjsf input").fill("word")
     page.get_by_role("button", name="Run", exact=True).click()
     page.get_by_role("button", name="Trust it and run").click()
     expect(page.locator(".tester-answer pre")).to_have_text("word!")
@@ -69,7 +69,7 @@ def test_a_tool_is_written_tried_and_saved(opened: Open, server: HttpServerProce
     expect(page.locator(".tester-answer .badge")).to_have_text("ok")
     page.get_by_role("button", name="Save", exact=True).click()
     window = page.get_by_role("dialog")
-    window.get_by_label("Bundle", exact=True).select_option("A new bundle")
+    window.get_by_role("combobox", name="Bundle").select_option("A new bundle")
     window.get_by_label("Name of the bundle").fill("Written")
     window.get_by_role("button", name="Save", exact=True).click()
     expect(page.get_by_role("heading", name="Written/count@1")).to_be_visible()
@@ -98,7 +98,7 @@ def test_what_is_not_saved_is_not_lost_by_a_click(opened: Open) -> None:
 
 def test_questions_make_a_tool_with_two_steps(opened: Open, server: HttpServerProcess) -> None:
     page = opened().log_in("/tools/new")
-    page.get_by_label("It", exact=False).first.select_option("calls other tools, step by step")
+    page.get_by_role("combobox", name="It ").select_option("calls other tools, step by step")
     page.get_by_label("Name").first.fill("greet_twice")
     page.get_by_label("What it does").fill("Greets twice.")
     argument = page.get_by_role("group", name="Argument", exact=True)
@@ -114,7 +114,7 @@ def test_questions_make_a_tool_with_two_steps(opened: Open, server: HttpServerPr
     page.get_by_text("Manifest", exact=True).click()
     expect(page.locator(".build-input pre")).to_contain_text('c: "${steps.first.value}"')
     expect(page.get_by_text("greet: code")).to_be_visible()
-    page.get_by_label("c", exact=True).last.fill("echo echo twice")
+    page.locator(".tester .rjsf input").fill("echo echo twice")
     page.get_by_role("button", name="Run", exact=True).click()
     page.get_by_role("button", name="Trust it and run").click()
     expect(page.locator(".tester-answer pre")).to_have_text("twice\n")
@@ -175,7 +175,7 @@ def test_a_command_of_curl_becomes_a_draft(opened: Open) -> None:
     expect(page.get_by_role("textbox", name="Definition")).to_contain_text("get_find")
     expect(page.get_by_text("network: api.example.com")).to_be_visible()
     page.get_by_role("button", name="Dry run").click()
-    expect(page.locator(".tester-answer pre").first).to_contain_text("https://api.example.com/find?q=tea")
+    expect(page.locator(".tester-answer pre").first).to_contain_text("<secret X_API_KEY>")
 
 
 def test_operations_of_a_document_are_chosen(opened: Open, server: HttpServerProcess, tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ def test_a_bundle_is_exported_and_imported(opened: Open, server: HttpServerProce
     download.value.save_as(file)
     page.goto(f"{server.address}/#/tools/import?source=zip")
     page.get_by_label("File").set_input_files(file)
-    page.get_by_label("If a tool is here already").select_option("make another bundle")
+    page.get_by_role("combobox", name="If a tool is here already").select_option("make another bundle")
     page.get_by_role("button", name="Read").click()
     expect(page.locator(".rows").get_by_text("packed 1")).to_be_visible()
     page.get_by_role("button", name="Import", exact=True).last.click()

@@ -5,7 +5,6 @@ import { api, data, errorOf, send, type Tool } from "../../api/client";
 import { Dialog } from "../../parts/Dialog";
 import { saveFile } from "../../parts/files";
 import { announce } from "../../parts/notices";
-import { Failure } from "../../parts/states";
 import { t } from "../../text";
 import { textOf } from "../build/drafts";
 
@@ -44,19 +43,19 @@ async function exportBundle({ bundleID, bundle }: Tool): Promise<void> {
 }
 
 function Deletion({ tool, close }: { tool: Tool; close: () => void }) {
-  const [failure, setFailure] = useState<unknown>(null);
   const navigate = useNavigate();
   const queries = useQueryClient();
   const path = { bundleID: tool.bundleID, toolSlug: tool.slug, v: tool.version };
   const remove = async () => {
+    // First, as this page would ask for the tool again at once.
+    await navigate({ to: "/tools" });
     try {
       await data(api.DELETE("/tools/bundles/{bundleID}/tools/{toolSlug}/version/{v}", { params: { path } }));
       announce(t("tool.deleted", { name: tool.name }));
-      void queries.invalidateQueries();
-      await navigate({ to: "/tools" });
     } catch (error) {
-      setFailure(error);
+      announce(t("tool.delete.refused", { name: tool.name, reason: (error as Error).message }));
     }
+    void queries.invalidateQueries();
   };
   return (
     <Dialog title={t("tool.delete.title", { name: tool.name })} close={close}>
@@ -67,7 +66,6 @@ function Deletion({ tool, close }: { tool: Tool; close: () => void }) {
         <li>{t("tool.delete.trash")}</li>
         {tool.callCount > 0 && <li>{t("tool.delete.used", { n: tool.callCount })}</li>}
       </ul>
-      {failure !== null && <Failure error={failure} />}
       <div className="actions">
         <button type="button" className="button primary" onClick={() => void remove()}>
           {t("tool.delete")}
