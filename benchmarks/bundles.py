@@ -19,6 +19,7 @@ SIZES = {10_000: (0.15, 3), 100_000: (1, 20)}
 LIMIT = "tantivy, the 25 last changed with one word"
 SEARCH, PAGE, PUT = "Bundles.search, usual words", "Bundles.tools, a page of 25", "Store.put_tool"
 START = "Project.open and the first page"
+FIRST = "Project.open and the first search"
 ANEW = "the same, the cache of the list deleted"
 QUERIES = ("anvil", "lathe 17", "grinder spindle", "hammer wr", "number 42", "punch mandrel", "anvli", "jig")
 SAMPLES = 400
@@ -36,6 +37,7 @@ def _measure(setting: Setting, size: int) -> Table:
         Row(PAGE, target=Target(2, "wall")),
         Row(PUT, target=Target(3, "wall")),
         Row(START, target=Target(1_000, "wall")),
+        Row(FIRST, target=Target(1_000, "wall")),
         Row(ANEW, target=Target(1_000, "wall")),
     ]
     table = Table(
@@ -56,20 +58,24 @@ def _measure(setting: Setting, size: int) -> Table:
         def opened() -> object:
             return find("toolcrib.project", "Project").open(folder / "project").bundles.tools()
 
+        def first() -> object:
+            return find("toolcrib.project", "Project").open(folder / "project").bundles.search("anvil")
+
         def anew() -> object:
             for listing in (folder / "cache").glob("*/listing"):
                 listing.unlink()
             return opened()
 
         samplers = {
-            LIMIT: repeat(_plain(project.bundles.index)),
+            LIMIT: repeat(_plain(project.bundles.records_index)),
             SEARCH: repeat(searches),
             PAGE: repeat(project.bundles.tools),
             PUT: repeat(_puts(project.bundles.store, bundle)),
             START: repeat(opened),
+            FIRST: repeat(first),
             ANEW: repeat(anew),
         }
-        for name in (START, ANEW, PUT):
+        for name in (START, FIRST, ANEW, PUT):
             table.take(interleave({name: samplers.pop(name)}, setting.effort(9), times=1))
         searches()
         table.take(interleave(samplers, setting.effort(11)))

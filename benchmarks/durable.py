@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from toolcrib.runs import DurableCalls
 
 FINISHED = 1_000_000
+_DUE = 500
 IDLE_TOOLS = 50
 SQLITE = {"Toolcrib, a SQLite file": "toolcrib", "DBOS, a SQLite file": "dbos"}
 POSTGRES = {
@@ -220,10 +221,32 @@ def _full(setting: Setting, server: PostgresProcess) -> list[Table]:
         steps = {name: _step(calls) for name, calls in stores.items()}
         table.rows = [Row("none"), Row(f"{finished:,}", target=Target(1.5))]
         table.take(interleave(steps, setting.effort(7), times=2 if setting.quick else 50))
+        removal = Table(
+            f"Remove {_DUE} calls of last year beside {finished:,} finished calls: {kind}", "ms", []
+        )
+        removals = {name: _prune(calls, kind) for name, calls in stores.items()}
+        removal.rows = [Row("none"), Row(f"{finished:,}", target=Target(1.5))]
+        removal.take(interleave(removals, setting.effort(7), times=1))
         for calls in stores.values():
             calls.database.close()
-        tables.append(table)
+        tables += [table, removal]
     return tables
+
+
+def _prune(calls: DurableCalls, kind: str) -> Sampler:
+    from toolcrib.runs.retention import Pruned, Pruner, Retention
+
+    pruner, turn = Pruner(calls.database, Retention()), [0]
+
+    def sample(times: int) -> float:
+        turn[0] += 1
+        _fill(calls, _DUE * times, kind, f"old-{turn[0]}-", time.time() - 365 * 86_400)
+        began = time.perf_counter()
+        if pruner.prune() != Pruned(_DUE * times):
+            raise RuntimeError("not the calls of last year were removed")
+        return time.perf_counter() - began
+
+    return sample
 
 
 def _step(calls: DurableCalls) -> Sampler:
@@ -240,8 +263,11 @@ def _step(calls: DurableCalls) -> Sampler:
     return sample
 
 
-def _fill(calls: DurableCalls, count: int, kind: str) -> None:
-    """Add finished calls with their attempts and changes, in the database itself."""
+def _fill(calls: DurableCalls, count: int, kind: str, begin: str = "", ended: float | None = None) -> None:
+    """Add finished calls with their attempts and changes, in the database itself.
+
+    Their ids are `begin` and a number; `ended` is the time of their end, if not now.
+    """
     if not count:
         return
     call_id = calls.submit("add", {})
@@ -256,10 +282,15 @@ def _fill(calls: DurableCalls, count: int, kind: str) -> None:
             tx.run("SET LOCAL statement_timeout = 0")
         for table, key in (("calls", "id"), ("call_attempts", "call_id"), ("call_events", "call_id")):
             columns = _columns(tx.all, table, kind)
-            values = ", ".join("CAST(n AS TEXT)" if column == key else f"old.{column}" for column in columns)
+            new = {key: f"'{begin}' || CAST(n AS TEXT)"}
+            if ended is not None and table == "calls":
+                new["ended_at"] = str(ended)
+            values = ", ".join(new.get(column, f"old.{column}") for column in columns)
             source = f"SELECT {values} FROM {table} AS old, {numbers} WHERE old.{key} = '{call_id}'"
             insert = f"INSERT INTO {table} ({', '.join(columns)}) {source}"
             tx.run(insert if kind == "Postgres" else f"{series} {insert}")
+        if kind == "Postgres":
+            tx.run("ANALYZE")  # As autovacuum does, which is off here.
 
 
 def _columns(query: Callable[..., list[tuple[Any, ...]]], table: str, kind: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Many tools over MCP: the size of the list, and how often `tools_search` finds the right tool.
+"""Many tools over MCP: the size of the list, and how often `tools_search` finds the right tool, beside BM25.
 
     python -m benchmarks.tool_search FOLDER [--misses]
 
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import orjson
-from tantivy import Filter, TextAnalyzerBuilder, Tokenizer
+from tantivy import Document, Filter, Index, SchemaBuilder, TextAnalyzerBuilder, Tokenizer
 
 from benchmarks.openapi import documents
 from toolcrib.manifest.openapi import import_document, new_manifests, open_document, write_manifests
@@ -28,7 +28,7 @@ from toolcrib.project import Project
 from toolcrib.project.mcp_catalog import McpCatalog
 from toolcrib.search import words_of
 from toolcrib.serve.mcp.lists.listing import CallerListing
-from toolcrib.spec import Call, Catalog
+from toolcrib.spec import Call, Catalog, Tool
 
 QUESTIONS = Path(__file__).with_name("tool_questions.tsv")
 DEPTHS = (1, 5, 10)
@@ -128,16 +128,47 @@ async def search(catalog: McpCatalog, asked: Sequence[Question]) -> Found:
     return Found(ranks, answers, seconds, size / max(len(asked), 1))
 
 
-def rates(found: Found, asked: Sequence[Question]) -> Iterator[str]:
-    """Return the rows of the table: the part of the questions answered at each depth."""
+def listed_ranks(project: Project, asked: Sequence[Question]) -> list[int | None]:
+    """Return the places of the right tools by `toolcrib list WORDS`."""
+    ranks = list[int | None]()
+    for one in asked:
+        names = [tool.name for tool in project.bundles.search(one.text, limit=max(DEPTHS)).tools]
+        ranks.append(next((at for at, name in enumerate(names, 1) if name in one.answers), None))
+    return ranks
+
+
+def plain_ranks(tools: Sequence[Tool], asked: Sequence[Question]) -> list[int | None]:
+    """Return the places of the right tools by plain BM25 over names, descriptions and arguments."""
+    schema = SchemaBuilder().add_text_field("name", stored=True, tokenizer_name="raw")
+    index = Index(schema.add_text_field("text", tokenizer_name="stems").build())
+    index.register_tokenizer("stems", _STEMS)
+    writer = index.writer(num_threads=1)
+    for tool in tools:
+        words = words_of(" ".join((tool.name, tool.description, *tool.input_schema.get("properties", ()))))
+        writer.add_document(Document(name=tool.name, text=" ".join(words)))
+    writer.commit()
+    index.reload()
+    searcher, ranks = index.searcher(), list[int | None]()
+    for one in asked:
+        query, _ = index.parse_query_lenient(" ".join(words_of(one.text)), ["text"])
+        hits = [searcher.doc(address)["name"][0] for _, address in searcher.search(query, max(DEPTHS)).hits]
+        ranks.append(next((at for at, name in enumerate(hits, 1) if name in one.answers), None))
+    return ranks
+
+
+def rates(ranks: Sequence[Sequence[int | None]], asked: Sequence[Question]) -> Iterator[str]:
+    """Return the rows of the table: the part of the questions answered at each depth, by each search."""
     groups: dict[str, list[int]] = {"for tuning": [], "for testing": [], "later": []}
     for at, one in enumerate(asked):
         groups[one.group].append(at)
         groups.setdefault(one.document.partition("_")[0], []).append(at)
-    yield f"| questions | number | {' | '.join(f'top {depth}' for depth in DEPTHS)} |"
-    yield f"|---|---:|{'---:|' * len(DEPTHS)}"
+    depths = [f"{name}top {depth}" for name in ("", "list ", "BM25 ") for depth in DEPTHS]
+    yield f"| questions | number | {' | '.join(depths)} |"
+    yield f"|---|---:|{'---:|' * len(depths)}"
     for name, group in groups.items():
-        reached = [sum((found.ranks[at] or 99) <= depth for at in group) / len(group) for depth in DEPTHS]
+        reached = [
+            sum((one[at] or 99) <= depth for at in group) / len(group) for one in ranks for depth in DEPTHS
+        ]
         yield f"| {name} | {len(group)} | {' | '.join(f'{part:.1%}' for part in reached)} |"
 
 
@@ -151,17 +182,18 @@ async def measure(folder: Path, *, misses: bool) -> None:
         if missing := {name for one in asked for name in one.answers} - names.keys():
             raise SystemExit(f"{folder} has no operation for {', '.join(sorted(missing))}")
         asked = [one._replace(answers=tuple(names[name] for name in one.answers)) for one in asked]
-        async with Project.open(root) as project:
+        async with Project.open(root, accept="all") as project:
             tools = project.tools()
             plain, catalog = list_bytes(project), McpCatalog(project)
             shown = list_bytes(catalog)
             found = await search(catalog, asked)
+            beside = listed_ranks(project, asked), plain_ranks(tools, asked)
     print(f"{len(tools):,} tools of {folder}\n")
     print(f"tools/list: every tool {plain:,} bytes; meta-tools {shown:,} bytes ({shown / plain:.2%})")
     print(
         f"tools_search: {found.bytes:,.0f} bytes an answer, {found.seconds * 1000:.1f} ms of processor time\n"
     )
-    print("\n".join(rates(found, asked)))
+    print("\n".join(rates((found.ranks, *beside), asked)))
     for one, rank, got in zip(asked, found.ranks, found.answers, strict=True) if misses else ():
         if (rank or 99) > DEPTHS[1]:
             print(f"\n{one.text}\n  wanted {one.answers[0]} ({rank})\n  found {', '.join(got[:5])}")

@@ -130,9 +130,16 @@ def only_own_bundles() -> Iterator[None]:
 
 
 # Only the time limit of a whole test counts: one slow example on a busy machine is no failure. The examples
-# are the same in every run, so that a failure can be repeated.
+# are the same in every run, so that a failure can be repeated. `--hypothesis-profile long` looks further.
 settings.register_profile(
-    "toolcrib", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+    "toolcrib",
+    deadline=None,
+    derandomize=True,
+    max_examples=30,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile(
+    "long", settings.get_profile("toolcrib"), derandomize=False, max_examples=1_000
 )
 settings.load_profile("toolcrib")
 

@@ -13,7 +13,7 @@ from typing import Any
 import uvicorn
 
 from tests.crib import Crib
-from tests.patience import wait_for
+from tests.patience import patient, wait_for
 from toolcrib.guard import Ledger
 from toolcrib.project import Project, load_config
 from toolcrib.project.trust.trust import settings_rows
@@ -196,5 +196,5 @@ class Served:
     def stop(self) -> None:
         """End, and wait for that."""
         self.uvicorn.should_exit = True
-        self.thread.join(20)
+        self.thread.join(patient(20))
         self.socket.close()

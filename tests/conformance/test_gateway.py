@@ -21,6 +21,7 @@ import httpx2
 import pytest
 
 from tests.conformance.conftest import HERE, passed_of_required, required_and_failed, serving
+from tests.patience import patient
 from tests.third_party import SDK_LOCK, SESSIONS_LOCK, example_server, python_servers
 from toolcrib.guard import Ledger
 from toolcrib.project import load_config
@@ -77,7 +78,7 @@ def free_port() -> int:
 
 def _answers(address: str) -> bool:
     try:
-        httpx2.get(address, timeout=5, trust_env=False)
+        httpx2.get(address, timeout=patient(5), trust_env=False)
     except httpx2.TransportError:
         return False
     return True

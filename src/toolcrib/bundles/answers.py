@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from msgspec import Struct, field
+from msgspec import UNSET, Struct, UnsetType, field
 
 from toolcrib.bundles.records import SCHEMA_VERSION, BundleRecord, Moment, ToolType, Uuid
 
@@ -67,13 +67,17 @@ class ToolItem(Struct, frozen=True, kw_only=True, rename="camel"):
     """The last change of anything but the switch."""
     call_count: int
     last_called_at: Moment | None
+    entry: dict[str, Any] | UnsetType = UNSET
+    """The tool as the provider `for` accepts it, if the list was asked for that and it has such a form."""
+    no_entry_because: str | UnsetType = UNSET
+    """Otherwise the reason why it has none."""
 
 
 class FoundTool(ToolItem, frozen=True, kw_only=True):
     """One tool that a search found."""
 
     match: str
-    """The kind of match: `prefix`, `word`, `fuzzy`, or `some` of the words."""
+    """The kind of match: `prefix`, `word`, `fuzzy`, or `some` of the words, or words for the same."""
     field: str
     """The field that matched: `name`, `tags`, `description`, `arguments` or `several`."""
 

@@ -40,11 +40,9 @@ def fit_report(root: str | None, host: str, server: str = "toolcrib") -> dict[st
     }
 
 
-def print_fit(fit: dict[str, Any] | None) -> None:
-    """Print such a report, if there is one: what changes, then what cannot be shown."""
-    if fit is None:
-        return
-    print_note(f"{fit['client']} gets {count(fit['tools'], 'tool')} of this project.")
+def print_fit(fit: dict[str, Any]) -> None:
+    """Print such a report: what changes, then what cannot be shown."""
+    print_note(f"{fit['client']} gets {count(fit['tools'], 'tool')} here.")
     for name, changes in fit["changed"].items():
         print_note(one_line(f"{name}: {'; '.join(changes)}"))
     for name, why in fit["refused"].items():

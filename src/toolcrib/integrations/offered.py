@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from toolcrib.builtin.names import READER
 from toolcrib.errors import DefinitionError
-from toolcrib.schema.provider_shapes import shape_tools
+from toolcrib.schema.provider_shapes import Shape, shape_tools
 from toolcrib.spec import Call, Result
 from toolcrib.spec.views import text_view
 
@@ -42,7 +42,7 @@ class Offered:
     described in this form, so that none is missing unnoticed.
     """
 
-    def __init__(self, source: ToolProvider, shape: str, caller: str) -> None:
+    def __init__(self, source: ToolProvider, shape: Shape, caller: str) -> None:
         self._source = source
         self._caller = caller
         shaped = shape_tools(source.tools(caller), shape)

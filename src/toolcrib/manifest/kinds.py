@@ -132,13 +132,13 @@ class Kind:
     None: a native manifest cannot be of this kind.
     """
     starter: Starter | None = None
-    """What `toolcrib new` asks and makes; None: it makes no tool of this kind."""
+    """The questions of `toolcrib new`, and the tool that it makes; None: it makes no tool of this kind."""
     parse: Callable[[dict[str, Any]], Any] | None = None
     """Make the configuration from a block of that schema; None: the keys are its fields (`made_of`)."""
     write: Callable[[Any], dict[str, Any]] = block_of
     """Make the block from a configuration."""
     docs: tuple[str, str] = ("in this process", "its own code")
-    """Where it runs, and what enforces its permissions, for the documentation.
+    """The place where it runs, and what enforces its permissions, for the documentation.
 
     Its schema describes it and its fields.
     """

@@ -38,7 +38,7 @@ class Made:
     block: dict[str, Any]
     """The block `exec.<kind>`."""
     permissions: Mapping[str, Any] | None = field(default_factory=dict)
-    """What replaces parts of the usual permissions: the paths, and no network. None: it needs no block."""
+    """Replaces parts of the usual permissions: the paths, and no network. None: it needs no block."""
     files: Mapping[str, str] = field(default_factory=dict)
     """The files beside the manifest, name to text."""
     properties: Mapping[str, Mapping[str, Any]] | None = None
@@ -49,7 +49,7 @@ class Made:
 
 @record
 class Starter:
-    """What `toolcrib new` asks about a tool of one kind, and what it makes of the answers."""
+    """The questions of `toolcrib new` about a tool of one kind, and what it makes of the answers."""
 
     make: Callable[[Answers], Made]
     """Raises UsageError for an answer that the kind cannot use."""
@@ -62,7 +62,7 @@ class Starter:
     arguments: bool = True
     """Arguments beside the placeholders of the main answer are asked for."""
     format: Literal["json", "text"] = "json"
-    """How its output is read."""
+    """The way in which its output is read."""
 
 
 def placeholders(text: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""What a call may touch, in words."""
+"""The files, hosts and secrets that a call may touch, in words."""
 
 from __future__ import annotations
 

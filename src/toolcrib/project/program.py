@@ -27,7 +27,7 @@ class Program:
     place: Place
     toolset: Toolset
     names: Mapping[str, Any]
-    """What the module contains; its agents and workflows are those of the project."""
+    """The names of the module; its agents and workflows are those of the project."""
 
     @classmethod
     def load(cls, place: Place) -> Program:

@@ -41,7 +41,7 @@ class Setup:
     vault: Vault
     """The data that the user keeps about this project, outside of it."""
     ledger: Ledger
-    """What this user has accepted of it, or of the project whose settings apply to a file."""
+    """The acceptances of this user for it, or for the project whose settings apply to a file."""
     secrets: SecretSource
     audit: AuditLog
 

@@ -32,7 +32,7 @@ class KnownTools:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._recorded: dict[str, Tool] = {}
-        """What this process has recorded last, by name."""
+        """The tools as this process has recorded them last, by name."""
         self._read: dict[str, tuple[str, Bound]] = {}
         """Digest and tool as they were read last, by name."""
 

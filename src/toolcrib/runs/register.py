@@ -21,7 +21,7 @@ class Offer(NamedTuple):
     """The calls and runs that a process takes."""
 
     tools: Mapping[str, int | None]
-    """How many calls of each tool run at a time in all workers; None: any number."""
+    """The number of calls of each tool that run at a time in all workers; None: any number."""
     refused: Mapping[str, str] = {}
     """The tools that it has and does not run, with the reasons."""
     providers: tuple[str, ...] = ()

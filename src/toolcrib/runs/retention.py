@@ -18,7 +18,7 @@ _CALLS, _RUNS = 500, 20
 _DUE_CALLS = "SELECT id FROM calls WHERE run_id IS NULL AND ended_at < ? ORDER BY ended_at LIMIT ?"
 # A session is a conversation: while it continues, its later runs need the messages of the earlier ones.
 _DUE_RUNS = (
-    "SELECT id FROM runs WHERE parent_id IS NULL AND ended_at < ? AND (state <> 'failed' OR ended_at < ?)"
+    "SELECT id FROM runs WHERE parent_id IS NULL AND ended_at < ? AND state {} 'failed'"
     " AND NOT EXISTS (SELECT 1 FROM runs AS other WHERE other.session_id = runs.session_id"
     " AND (other.ended_at IS NULL OR other.ended_at >= ?)) ORDER BY ended_at LIMIT ?"
 )
@@ -81,7 +81,9 @@ class Pruner:
                 now - days * _DAY_S for days in (kept.calls_days, kept.runs_days, kept.failed_days)
             )
             done = _delete_calls(tx, _ids(tx, _DUE_CALLS, calls, _CALLS), calls)
-            roots = _delete_runs(tx, _ids(tx, _DUE_RUNS, runs, min(failed, runs), runs, _RUNS), runs)
+            roots: list[str] = []
+            for how, before in (("<>", runs), ("=", min(failed, runs))):
+                roots += _delete_runs(tx, _ids(tx, _DUE_RUNS.format(how), before, runs, _RUNS), before)
         removed = Pruned(len(done), len(roots))
         if any(removed):
             self._database.shrink()

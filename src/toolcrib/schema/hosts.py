@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from toolcrib.schema.provider_shapes import as_gemini_json, written_out
+from toolcrib.schema.provider_shapes import as_gemini_json
 from toolcrib.schema.shapes.parts import (
     renamed_properties,
     shortened,
@@ -16,6 +16,7 @@ from toolcrib.schema.shapes.parts import (
     with_rules,
     without_unions,
 )
+from toolcrib.schema.shapes.references import written_out
 from toolcrib.spec.record import record
 
 _SERVER = 16
@@ -32,7 +33,7 @@ class HostRules:
     longest: int
     """Characters of a tool's name, with what the host writes before it."""
     before: str
-    """What it writes before a tool's name; `%s` stands for the name of the server."""
+    """Its prefix of a tool's name; `%s` stands for the name of the server."""
     form: Literal["anthropic", "openai", "gemini", "all"]
     """The API whose schemas it accepts; `all` for a host that uses several."""
     most: int | None

@@ -2,30 +2,26 @@
 
 Keywords that a provider refuses move into the description beside them, in words that a model can follow.
 Calls are always checked against the tool's own schema. References are written out, because not all providers
-follow them.
+follow them; OpenAI's strict tools keep those that lead back to themselves.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Container, Iterable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from toolcrib.errors import DefinitionError
 from toolcrib.schema.lenient import relaxed
 from toolcrib.schema.providers import anthropic_tool, mcp_tool, wire_names
 from toolcrib.schema.shapes.gemini import gemini_json, gemini_schema, merged, noted, single_types
 from toolcrib.schema.shapes.parts import compact, renamed_properties, with_items, with_rules, without_unions
+from toolcrib.schema.shapes.references import written_out
 from toolcrib.schema.shapes.strict import strict_schema
 from toolcrib.schema.validate import SchemaCheck
 from toolcrib.spec import Tool
-from toolcrib.spec.naming import pointed
 from toolcrib.spec.record import record
 
-_DEEPEST = 5
-"""Levels of a recursive reference that are written out."""
-_MOST_PARTS = 20_000
-"""Schemas in a schema with its references written out."""
 _DESCRIPTION = 1024
 """Characters of a function's description that OpenAI accepts."""
 _COMMON = frozenset({"type", "description", "enum", "properties", "required", "items", "anyOf", "format"})
@@ -33,7 +29,7 @@ _NUMBERS = frozenset({"minimum", "maximum", "minItems", "maxItems", "pattern"})
 _OPENAI_STRICT = (
     _COMMON
     | _NUMBERS
-    | {"additionalProperties", "const", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}
+    | {"additionalProperties", "const", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "$defs", "$ref"}
 )
 _STRICT_FORMATS = frozenset(
     {"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"}
@@ -47,6 +43,9 @@ _GEMINI_FORMATS = {
 }
 _SILENT = frozenset({"$schema", "$id", "$comment", "$defs", "definitions", "$anchor"})
 """Keywords that mean nothing to a model."""
+
+
+Shape = Literal["anthropic", "gemini", "gemini-json", "mcp", "openai", "openai-strict"]
 
 
 @record
@@ -80,7 +79,7 @@ class Shaped:
         return tool.name, values
 
 
-def shape_tools(tools: Iterable[Tool], shape: str) -> Shaped:
+def shape_tools(tools: Iterable[Tool], shape: Shape) -> Shaped:
     """Return the tools in a provider's form and names; a bad schema leaves out only its own tool."""
     make = SHAPES[shape]
     entries: list[dict[str, Any]] = []
@@ -127,7 +126,7 @@ def openai_tool(tool: Tool, wire_name: str, *, strict: bool = False) -> dict[str
     Strict (structured outputs): every object is closed and all its properties are required, so an optional
     one may be null; DefinitionError for a schema without such a form (a value of any type).
     """
-    written = written_out(tool.input_schema)
+    written = written_out(tool.input_schema, recursion=strict)
     schema, rules = without_unions(merged(written) if strict else written)
     description = _described(tool, rules)
     schema = with_items(schema)
@@ -166,7 +165,7 @@ def as_gemini_json(schema: Mapping[str, Any]) -> dict[str, Any]:
     return gemini_json(_restricted(single_types(schema), _GEMINI_JSON, _gemini_format))
 
 
-SHAPES: dict[str, Callable[[Tool, str], dict[str, Any]]] = {
+SHAPES: dict[Shape, Callable[[Tool, str], dict[str, Any]]] = {
     "anthropic": anthropic_tool,
     "gemini": gemini_tool,
     "gemini-json": gemini_json_tool,
@@ -189,49 +188,6 @@ def _described(tool: Tool, rules: Mapping[str, Any]) -> str:
     return text
 
 
-# -- references ---------------------------------------------------------------------------------------
-
-
-def written_out(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a schema whose local references are replaced by their targets; recursion ends in any value.
-
-    Raises DefinitionError for one that is too large then: references that are named twice multiply.
-    """
-    left = _MOST_PARTS
-
-    def written(rule: Any, inside: tuple[str, ...]) -> Any:
-        """Return a part of the schema; `inside` are the references that led to it."""
-        nonlocal left
-        if isinstance(rule, list):
-            return [written(part, inside) for part in rule]
-        if not isinstance(rule, Mapping):
-            return rule
-        left -= 1
-        if left < 0:
-            raise DefinitionError(f"with its references written out it has more than {_MOST_PARTS:,} parts")
-        target = rule.get("$ref")
-        if isinstance(target, str):
-            rest = {word: part for word, part in rule.items() if word != "$ref"}
-            # A type with several references to itself would multiply at each level, so recursion ends early.
-            if (inside.count(target) >= 1 and len(inside) >= _DEEPEST) or inside.count(target) >= 2:
-                return {"description": "the same again", **rest}
-            found = pointed(schema, target)
-            made = written(found, (*inside, target)) if isinstance(found, Mapping) else {}
-            return {**made, **written(rest, inside)}
-        made = {}
-        for word, part in rule.items():
-            if word in ("properties", "patternProperties", "dependentSchemas") and isinstance(part, Mapping):
-                made[word] = {name: written(inner, inside) for name, inner in part.items()}
-            elif word not in ("$defs", "definitions"):
-                # Values are not schemas: a `$ref` in them is plain data.
-                value = word in ("enum", "const", "default", "examples")
-                made[word] = part if value else written(part, inside)
-        return made
-
-    whole: dict[str, Any] = written(schema, ())
-    return whole
-
-
 # -- keywords that a provider refuses -----------------------------------------------------------------
 
 
@@ -244,7 +200,7 @@ def _restricted(
     made: dict[str, Any] = {}
     moved: dict[str, Any] = {}
     for word, part in rule.items():
-        if word == "properties":
+        if word in ("properties", "$defs") and word in known:
             made[word] = {name: _restricted(inner, known, keeps) for name, inner in part.items()}
         elif word in ("items", "additionalProperties") and isinstance(part, Mapping) and word in known:
             made[word] = _restricted(part, known, keeps)

@@ -167,9 +167,9 @@ class _Checks:
 
     def _targets(self, reference: str) -> Iterator[Any]:
         """Yield all parts that a reference may lead to, from whatever base."""
-        fragment = unquote(reference.partition("#")[2])
-        if fragment and not fragment.startswith("/"):
+        fragment = reference.partition("#")[2]
+        if fragment and not unquote(fragment).startswith("/"):
             names = ("$anchor", "$dynamicAnchor")
-            yield from (part for part in self.parts if fragment in map(part.get, names))
+            yield from (part for part in self.parts if unquote(fragment) in map(part.get, names))
         else:
             yield from (pointed(root, f"#{fragment}") for root in self._roots)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolcrib.search.index import SearchIndex, explained
 from toolcrib.search.meanings import Meaning, meanings
-from toolcrib.search.ranking import HitClass, Queries
+from toolcrib.search.ranking import COMMON, HitClass, Queries
 from toolcrib.spec.record import record
 
 if TYPE_CHECKING:
@@ -107,15 +107,21 @@ class _Search:
         ]
         self._never = [part.never(queries) for part in parts]
         words = wanted.words
+        self._meant: list[tuple[int, Any]] = []
+        """The hits that come first because of their meaning, each with its rank, the best first."""
         exact = queries.exact_hits(words)
         self._classes: Iterable[HitClass] = chain(queries.exact(words, exact), queries.fuzzy(words))
         self._total = self._take(queries.any([exact, queries.fuzzy_hits(words)]))
         if len(words) > 1 and not self._total:
             size = sum(one.num_docs for one in self._searchers) - sum(len(one.but) for one in parts)
-            # No tool has all of the words, so those with some of them are found, by the rarest ones.
+            # No tool has all of the words, so those with some of them are found, or with words for the same.
             rare = queries.rare(words, self._count, size)
-            self._classes = queries.some(rare)
-            self._total = self._take(queries.any(rare))
+            meant = [query for one in meanings(" ".join(words)) if (query := _one(queries, one)) is not None]
+            telling = [query for query in meant if self._count(query) <= size // COMMON] or meant
+            self._classes = [*queries.some(rare), HitClass("some", "several", queries.any(telling))]
+            self._total = self._take(queries.any([*rare, *telling]))
+            if self._total and meant:
+                self._order(queries.all([queries.any(meant), self._all]))
 
     def _take(self, query: Query | None) -> int:
         """Take this query as that of all hits, hide those that must not be found, and count the others."""
@@ -129,6 +135,14 @@ class _Search:
             for number, searcher in enumerate(self._searchers if query is not None else ())
         ]
         return sum(found.count for found in self._newest)
+
+    def _order(self, query: Query | None) -> None:
+        """Put the hits first that fit this query best."""
+        found: list[tuple[float, int, Any]] = []
+        for number, (searcher, part) in enumerate(zip(self._searchers, self._parts, strict=True)):
+            found += _scored(searcher, self._narrowed(number, query), part, _MEANT)
+        found.sort(key=lambda one: one[0], reverse=True)
+        self._meant = [(rank, card) for _, rank, card in found[:_MEANT]]
 
     def _hide(
         self, number: int, query: Query, card: Callable[[int], Any], hidden: Callable[[Any], bool]
@@ -146,7 +160,14 @@ class _Search:
         hits: dict[int, Hit] = {}
         # The pages before this one showed the classes before, and this class down to the rank.
         shown: list[Query | None] = []
-        for number, (match, where, query) in enumerate(self._classes):
+        if meant := self._meant:
+            shown.append(self._queries.numbers("rank", [rank for rank, _ in meant]))
+            begin = 0 if after is None else 1 - after.rank if after.number == 0 else len(meant)
+            for at, (rank, card) in enumerate(meant[begin:], begin):
+                hits[rank] = Hit(card, "some", "several", HitPlace(0, -at))
+        for number, (match, where, query) in enumerate(self._classes, 1 if meant else 0):
+            if len(hits) > count or len(hits) == self._total:
+                break
             if after is not None and number < after.number:
                 shown.append(query)
                 continue
@@ -158,8 +179,6 @@ class _Search:
                 continue
             for rank, card in self._best(asked, hits):
                 hits[rank] = Hit(card, match, where, HitPlace(number, rank))
-            if len(hits) > count or len(hits) == self._total:
-                break
         page = list(hits.values())
         return Found(page[:count], len(page) > count, self._total, self._every)
 
@@ -210,6 +229,8 @@ class _Search:
         return total
 
 
+_MEANT = 100
+"""Hits that are ordered by meaning; those after them by the rarest words."""
 _FIELDS = (("heading", 1.0), ("text", 0.3))
 _PHRASE = 1.2
 _FURTHER = 0.1
@@ -233,16 +254,24 @@ def _best(part: SearchedIndex, meant: Sequence[Meaning], count: int) -> list[tup
     each = [query for one in meant if (query := _one(queries, one)) is not None]
     of = [queries.one_of("label", part.any_of)] if part.any_of else []
     query = queries.all([queries.any(each), *of], part.never(queries))
+    found = [] if query is None else _scored(searcher, query, part, count)
+    return [(score, card) for score, _, card in found]
+
+
+def _scored(
+    searcher: Searcher, query: Query, part: SearchedIndex, count: int
+) -> list[tuple[float, int, Any]]:
+    """Return the hits that fit a query best: score, rank and card of each."""
     ask = count
-    while query is not None:
+    while True:
         hits = searcher.search(query, ask).hits
-        cards = [(score, part.card(searcher.doc(at)["rank"][0])) for score, at in hits]
-        usable = [one for one in cards if one[1] is not None and not (part.hidden and part.hidden(one[1]))]
+        ranks = [(score, searcher.doc(at)["rank"][0]) for score, at in hits]
+        cards = [(score, rank, part.card(rank)) for score, rank in ranks]
+        usable = [one for one in cards if one[2] is not None and not (part.hidden and part.hidden(one[2]))]
         if len(hits) < ask or len(usable) >= count:
             return usable[:count]
         # Some of the best are hidden from this caller, or are gone and still in the index.
         ask *= 4
-    return []
 
 
 def _one(queries: Queries, meant: Meaning) -> Query | None:

@@ -1,7 +1,7 @@
 """The order of search hits: classes of queries, the best first.
 
 The beginning of a field goes before whole words, whole words before words with one or two typing errors, and
-those before tools that have only some of the words. Within each, the name goes before tags, description and
+those before tools that have only some of the words, or words for the same. Within each, the name goes before tags, description and
 argument names. Inside one class the last changed comes first. So the order does not depend on scores.
 """
 
@@ -18,7 +18,7 @@ FIELDS = ("name", "tags", "description", "arguments")
 START_LENGTH = 32
 """Characters of the beginning of a field, or of a word, that are indexed as a whole."""
 _FEW = 64
-_COMMON = 5
+COMMON = 5
 """A word in more than one tool of this many says little where not all words are found."""
 _MOST = 4
 """Words that count where not all words are found: the rarest ones."""
@@ -95,7 +95,7 @@ class Queries:
         nears = [near for word in dict.fromkeys(words) if (near := self._near("all", word)) is not None]
         known = sorted(((count(near), near) for near in nears), key=lambda one: one[0])
         known = [one for one in known if one[0]]
-        rare = [near for number, near in known if number <= size // _COMMON] or [near for _, near in known]
+        rare = [near for number, near in known if number <= size // COMMON] or [near for _, near in known]
         return rare[:_MOST]
 
     def some(self, rare: Sequence[Query]) -> Iterator[HitClass]:

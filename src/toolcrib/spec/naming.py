@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from fnmatch import translate
 from functools import lru_cache
 from typing import Any
+from urllib.parse import unquote
 
 INKLESS = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0d\uffa0\U000e0100-\U000e01ef]"
@@ -118,7 +119,7 @@ def steps_of(path: str) -> tuple[str | int, ...]:
 def pointed(root: Any, pointer: str) -> Any:
     """Return the value that a local `$ref` leads to (`#/$defs/a`, RFC 6901); None if it leads nowhere."""
     found = root if pointer.startswith("#") else None
-    for step in pointer.split("/")[1:]:
+    for step in unquote(pointer).split("/")[1:]:
         key = step.replace("~1", "/").replace("~0", "~")
         if isinstance(found, list):
             # At most 9 digits: Python refuses to read a number of thousands.

@@ -23,7 +23,7 @@ class CallContext(Protocol):
     """The call that an attempt belongs to, as its executor sees it."""
 
     created: tuple[str, ...]
-    """What the call has created that starts other programs of the user, for the audit log."""
+    """The files made by the call that start other programs of the user, for the audit log."""
 
     @property
     def tool(self) -> str:

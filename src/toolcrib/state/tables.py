@@ -183,7 +183,9 @@ CREATE INDEX runs_ready ON runs (ready_at) WHERE state = 'ready';
 CREATE INDEX runs_state ON runs (state, id) WHERE parent_id IS NULL;
 CREATE INDEX runs_agent ON runs (agent, id);
 CREATE INDEX runs_caller ON runs (caller, id);
-CREATE INDEX runs_ended ON runs (ended_at) WHERE parent_id IS NULL AND ended_at IS NOT NULL;
+CREATE INDEX runs_ended ON runs (ended_at)
+    WHERE parent_id IS NULL AND ended_at IS NOT NULL AND state <> 'failed';
+CREATE INDEX runs_failed ON runs (state, ended_at) WHERE parent_id IS NULL AND state = 'failed';
 CREATE INDEX runs_running ON runs (lease_ends_at) WHERE state = 'running';
 CREATE TABLE run_iterations (
     run_id TEXT NOT NULL,

@@ -195,15 +195,22 @@ def test_a_file_that_is_no_text_is_left_alone(hosts: Hosts, content: bytes | Non
 
 
 def test_a_python_file_is_added_for_the_folder_it_is_used_in(hosts: Hosts) -> None:
-    (hosts.crib.root / "sums.py").write_text("")
+    name = "a_function_whose_name_is_longer_than_cursor_takes"
+    made = f"tools = Toolset()\n@tools.tool\ndef {name}() -> None: 'Does it.'\n"
+    (hosts.crib.root / "sums.py").write_text(f"from toolcrib import Toolset\n{made}")
     code, _, error = hosts.connect("cursor", "sums.py:tools", "--write")
-    assert code == 0, error
+    assert (code, f"{name}: its name is" in error) == (0, True), error
     entry = json.loads(hosts.file("cursor").read_text())["mcpServers"]["toolcrib-sums"]
     assert entry["args"] == ["serve", "--stdio", "--root", f"{hosts.crib.root}/sums.py:tools"]
     assert hosts.connect("cursor", "sums.py", "--http", "--write")[0] == 0
     entry = json.loads(hosts.file("cursor").read_text())["mcpServers"]["toolcrib-sums"]
     assert entry["url"] == "http://127.0.0.1:8745/mcp"
-    for words, told in ((("gone.py",), "no file gone.py"), (("sums",), "Write sums.py")):
+    (hosts.crib.root / "bad.py").write_text("1 / 0")
+    for words, told in (
+        (("bad.py",), "bad.py does not load"),
+        (("gone.py",), "no file gone.py"),
+        (("sums",), "Write sums.py"),
+    ):
         assert told in hosts.connect("cursor", *words)[2]
 
 

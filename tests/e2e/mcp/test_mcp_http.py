@@ -49,14 +49,14 @@ def modern(server: HttpServerProcess, method: str, params: Any = None, **options
 
 
 class Session:
-    """A session of 2025-11-25."""
+    """A session, usually of 2025-11-25."""
 
-    def __init__(self, server: HttpServerProcess, token: str = "") -> None:
+    def __init__(self, server: HttpServerProcess, token: str = "", version: str = "2025-11-25") -> None:
         self.server, self.token = server, token
-        begun = post(server, self.message("initialize", BEGIN), token=token)
+        begun = post(server, self.message("initialize", {**BEGIN, "protocolVersion": version}), token=token)
         assert begun.status == 200, begun.body
         self.id = begun.headers["Mcp-Session-Id"]
-        self.headers = {"Mcp-Session-Id": self.id, "MCP-Protocol-Version": "2025-11-25"}
+        self.headers = {"Mcp-Session-Id": self.id, "MCP-Protocol-Version": version}
 
     @staticmethod
     def message(method: str, params: Any = None, request_id: Any = 1) -> dict[str, Any]:
@@ -145,6 +145,18 @@ def test_a_call_is_told_that_its_session_was_ended(server: HttpServerProcess, tm
         assert eventually((tmp_path / "mark.begun").exists)
         assert session.send("DELETE").status == 204
         assert "the session was ended" in answer.result(30).body.decode()
+
+
+@pytest.mark.parametrize("version", ["2025-03-26", "2025-06-18"])
+def test_a_client_of_an_older_version_gets_no_event_without_data(
+    server: HttpServerProcess, version: str
+) -> None:
+    session = Session(server, version=version)
+    params = {"name": "count_up", "arguments": {"to": 3}, "_meta": {"progressToken": 5}}
+    got = events(session.ask("tools/call", params).body)
+    assert [message["params"]["progress"] for _, message in got[:3]] == [1, 2, 3]
+    again = session.send("GET", {"Last-Event-ID": got[1][0]})
+    assert events(again.body) == got[2:]
 
 
 def test_a_client_reads_on_after_the_event_it_saw_last(server: HttpServerProcess) -> None:

@@ -132,11 +132,12 @@ def test_by_keyboard_alone_a_tool_is_found_and_run(opened: Open) -> None:
     expect(page.locator(".tester-answer pre")).to_have_text("typed\n")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
-@pytest.mark.parametrize("language", ["en", "de", "pseudo"])
+@pytest.mark.parametrize(
+    ("language", "size", "scheme"),
+    [("en", DESK, "light"), ("de", PHONE, "dark"), ("pseudo", DESK, "dark"), ("pseudo", PHONE, "light")],
+)
 def test_pages_are_accessible_and_fit(
-    opened: Open, server: HttpServerProcess, scheme: str, size: tuple[int, int], language: str
+    opened: Open, server: HttpServerProcess, language: str, size: tuple[int, int], scheme: str
 ) -> None:
     browser = opened(color_scheme=scheme, size=size)
     browser.context.add_init_script(f"localStorage.setItem('toolcrib.language', '{language}')")

@@ -14,6 +14,7 @@ import pytest
 from tests.commands import PROGRAM, complete
 from tests.crib import Crib
 from tests.http_server import HttpServerProcess, http_server
+from tests.patience import patient
 from toolcrib.guard import Tokens
 from toolcrib.serve.http import open_socket
 from toolcrib.state import Vault
@@ -164,7 +165,7 @@ def test_head_and_body_of_a_short_answer_are_sent_at_once(server: HttpServerProc
     """In two parts they cost the server and its client a system call and a wake-up more."""
     host, token = f"127.0.0.1:{server.port}", server.token
     head = f"GET /session HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\n\r\n"
-    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as client:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=patient(20)) as client:
         for _ in range(50):
             client.sendall(head.encode())
             assert client.recv(65_536).endswith(b"}")
@@ -178,7 +179,7 @@ def test_a_signal_ends_the_server_at_once(tmp_path: Path, number: signal.Signals
         idle.request("GET", "/")
         idle.getresponse().read()  # an open connection without a request
         server.process.send_signal(number)
-        assert server.process.wait(10) == 0
+        assert server.process.wait(patient(10)) == 0
         idle.close()
 
 

@@ -17,6 +17,7 @@ import pytest
 
 from tests.crib import Crib
 from tests.http_server import HttpServerProcess, Reply, http_server
+from tests.patience import patient
 from toolcrib import Project
 from toolcrib.builtin.names import NAMES
 from toolcrib.spec.identifier import new_id
@@ -307,7 +308,7 @@ def test_the_switch_of_a_source_counts_at_every_interface_and_is_kept(source: So
         assert later.send("POST", f"/tools/invoke/{name}", {"args": {}}).code == code
         assert server.send("PATCH", at, {"isEnabled": True}).status == 200
         args = {"a": 1, "b": 1} if name == "add" else {}
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + patient(20)
         while not later.send("POST", f"/tools/invoke/{name}", {"args": args}).json.get("ok"):
             assert time.monotonic() < deadline
             time.sleep(0.02)
@@ -335,7 +336,7 @@ def test_a_body_that_does_not_come_is_given_up(tmp_path: Path, path: str, sent: 
     with http_server(crib.root, "--body-s", "0.5", program=program) as server:
         assert server.send("POST", "/tools/invoke/add", {"args": {"a": 1, "b": 2}}).status == 200
         method = "POST" if "invoke" in path else "PUT"
-        with socket.create_connection(("127.0.0.1", server.port), timeout=20) as client:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=patient(20)) as client:
             head = (
                 f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n"
                 f"Authorization: Bearer {server.token}\r\nContent-Type: application/json\r\n"

@@ -19,6 +19,8 @@ WEB: dict[str, Any] = {"type": "http", "impl": {"urlTemplate": "https://example.
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServerProcess]:
     crib = Crib(tmp_path_factory.mktemp("lists") / "project")
+    passed = {"kwargs": {name: f"${{{name}}}" for name in ("top", "options")}}
+    crib.python("def run(**given):\n    return given\n", "pick", PICK, config=passed)
     with http_server(crib.root) as running:
         yield running
 
@@ -114,6 +116,42 @@ def test_the_pages_of_a_token_are_full(server: HttpServerProcess, store: Store, 
         more = f"{path}bundleIDs={bundle}&{size}=2&pageToken={first['nextPageToken']}"
         second = server.send("GET", more, token=token).json
         assert (slugs(second["tools"]), second["nextPageToken"]) == (["seen-0"], None)
+
+
+PICK = {
+    "top": {"type": "integer"},
+    "options": {"type": "object", "additionalProperties": {"type": "integer"}},
+    "filter[id]": {"type": "string"},
+}
+
+
+def test_a_list_for_a_provider_has_each_tool_in_its_form_and_takes_its_calls(
+    server: HttpServerProcess,
+) -> None:
+    (item,) = server.send("GET", "/tools?sources=project&for=openai-strict").json["tools"]
+    function = item["entry"]["function"]
+    assert (function["name"], function["strict"]) == ("pick", True)
+    (hit,) = server.send("GET", "/tools/search?q=pick&sources=project&for=anthropic").json["tools"]
+    assert "filter_id" in hit["entry"]["input_schema"]["properties"]
+    assert "entry" not in server.send("GET", "/tools?sources=project").json["tools"][0]
+    assert server.send("GET", "/tools?for=me").code == "invalid_input"
+    by_address = f"/tools/bundles/{item['bundleID']}/tools/{item['slug']}/version/{item['version']}"
+    for path in ("/tools/invoke/pick", f"{by_address}/invoke"):
+        for shape, args, own in (
+            ("gemini", {"top": None, "options": '{"a": 1}'}, {"options": {"a": 1}}),
+            ("anthropic", {"top": 3, "filter_id": "x"}, {"top": 3}),
+        ):
+            called = server.send("POST", f"{path}?for={shape}", {"args": args})
+            assert called.json["value"] == own, called.body
+            assert server.send("POST", path, {"args": args}).code == "invalid_input"
+
+
+def test_a_list_for_a_provider_names_what_has_no_form_and_hides_what_waits_for_trust(
+    server: HttpServerProcess, store: Store, bundle: str
+) -> None:
+    put(store, bundle, "new")
+    assert slugs(pages(server, f"/tools?bundleIDs={bundle}")) == ["new"]
+    assert pages(server, f"/tools?bundleIDs={bundle}&for=openai") == []
 
 
 def test_an_item_is_the_record_in_short(server: HttpServerProcess, store: Store, bundle: str) -> None:

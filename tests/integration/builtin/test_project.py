@@ -11,6 +11,7 @@ import orjson
 import pytest
 
 from tests.crib import Crib, accept
+from tests.patience import patient
 from toolcrib import Agent, Project
 from toolcrib.builtin.names import NAMES
 from toolcrib.errors import ConfigError, NotTrusted, ToolcribError
@@ -47,7 +48,7 @@ async def test_they_are_off_until_they_are_listed(crib: Crib) -> None:
 
 async def test_two_threads_switch_tools_on(crib: Crib) -> None:
     """A worker does so in a thread, while calls end in its event loop."""
-    both, interval = Barrier(2, timeout=10), sys.getswitchinterval()
+    both, interval = Barrier(2, timeout=patient(10)), sys.getswitchinterval()
 
     def switch_on() -> None:
         for name in NAMES:

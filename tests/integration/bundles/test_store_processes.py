@@ -14,6 +14,7 @@ import pytest
 
 from tests.commands import Forked
 from tests.conftest import need
+from tests.patience import patient
 from toolcrib.bundles import BundleBody, Store
 from toolcrib.spec.identifier import new_id
 
@@ -156,7 +157,7 @@ def test_a_killed_writer_loses_no_acknowledged_write_and_leaves_no_half_file(
                 expected[f"r{round_}-{number}"] = did
                 acknowledged += 1
         worker.stdout.close()
-        assert worker.wait(20) == -signal.SIGKILL
+        assert worker.wait(patient(20)) == -signal.SIGKILL
         assert all(store.snapshot(one.id) for one in store.bundles())
         stored = {tool.slug: tool for tool in store.tools(bundle)}
         for slug, did in expected.items():

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.commands import Forked
+from tests.patience import patient
 from toolcrib.errors import StateUnavailable
 from toolcrib.state.usage import HourOfUse, UsageCounts
 
@@ -27,7 +28,7 @@ def test_calls_are_counted_and_seen_by_another_process_within_a_second(tmp_path:
     ours, theirs = UsageCounts(tmp_path / "usage.db"), UsageCounts(tmp_path / "usage.db")
     ours.count("a", failed=False)
     ours.count("a", failed=True)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + patient(10)
     while theirs.of("a").calls < 2:
         assert time.monotonic() < deadline
         time.sleep(0.02)

@@ -22,6 +22,7 @@ from aiohttp import web
 from tests.conftest import need
 from tests.integration.egress.proxies import Proxied, listening, proxied, until
 from tests.integration.egress.servers import Names, named, serving
+from tests.patience import patient
 from toolcrib.egress import HostPolicy, HostRefusal, Proxy, ProxyLimits, program_policy
 from toolcrib.spec import Network
 
@@ -44,7 +45,7 @@ async def echo(request: web.Request) -> web.Response:
 
 def opened(proxy: Proxied, url: str, data: bytes | None = None) -> bytes:
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({"http": proxy.url, "https": proxy.url}))
-    with opener.open(urllib.request.Request(url, data), timeout=10) as answer:
+    with opener.open(urllib.request.Request(url, data), timeout=patient(10)) as answer:
         return bytes(answer.read())
 
 
@@ -71,7 +72,7 @@ async def test_urllib_reaches_named_hosts_and_gets_the_reason_for_others() -> No
 
 async def test_http_client_may_use_any_method() -> None:
     def ask(method: str) -> tuple[int, bytes]:
-        connection = http.client.HTTPConnection("127.0.0.1", proxy.port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", proxy.port, timeout=patient(10))
         connection.request(method, f"http://svc.test:{port}/", body=b"0" * 10 if method == "PUT" else None)
         answer = connection.getresponse()
         try:

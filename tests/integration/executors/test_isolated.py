@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.integration.executors import isolated_tools
+from tests.patience import patient
 from toolcrib import Result, Retry, Toolset
 from toolcrib.errors import DefinitionError
 from toolcrib.sandbox.host.pool import shared
@@ -66,7 +67,7 @@ def is_written(pids: Path) -> bool:
 
 
 async def written(pids: Path) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + patient(20)
     while not is_written(pids):
         assert time.monotonic() < deadline
         await asyncio.sleep(0.01)
@@ -189,7 +190,7 @@ async def test_what_stops_its_keeper_is_ended_all_the_same(tmp_path: Path, often
     await written(pids)
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(call, 15)
+        await asyncio.wait_for(call, patient(15))
 
     assert gone(pids, 10)
     assert await tools.execute("where_async", {"n": 1}) == 2
@@ -298,7 +299,7 @@ def environment_of(pid: int) -> str:
 
 
 async def spare_ready() -> bool:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + patient(20)
     while not shared().waiting():
         if time.monotonic() > deadline:
             return False

@@ -17,6 +17,7 @@ import pytest
 
 from tests.databases import Address
 from tests.guarded import approvals, ask, state, vault
+from tests.patience import patient
 from tests.processes import FORKS
 from toolcrib.errors import ApprovalDenied, ConflictError, IdempotencyConflict, RateLimited, StateUnavailable
 from toolcrib.guard import Approval, Approvals, Permit, Rates, RecordedCalls
@@ -34,7 +35,7 @@ def together(target: Callable[..., None], address: Address, *more: Any) -> list[
         worker.start()
     found = [queue.get(timeout=110) for _ in workers]
     for worker in workers:
-        worker.join(10)
+        worker.join(patient(10))
         assert worker.exitcode == 0
     return found
 
@@ -51,7 +52,7 @@ def aside(target: Callable[..., None], address: Address) -> BaseProcess:
 def kill(worker: BaseProcess) -> None:
     assert worker.pid is not None
     os.kill(worker.pid, signal.SIGKILL)
-    worker.join(10)
+    worker.join(patient(10))
 
 
 def retried(call: Callable[[], object]) -> None:
@@ -153,7 +154,7 @@ def test_a_caller_that_waits_in_another_process_is_let_go(address: Address) -> N
     service = approvals(address)
     (waiting,) = service.list("pending")
     service.deny(waiting.id, "ada")
-    worker.join(10)
+    worker.join(patient(10))
     assert worker.exitcode == 0
     with pytest.raises(ApprovalDenied):
         service.seek(ask())

@@ -20,6 +20,7 @@ import pytest
 
 from tests.commands import Forked
 from tests.crib import Crib, failed
+from tests.patience import patient
 from toolcrib import Project
 from toolcrib.errors import (
     AuditUnavailable,
@@ -277,7 +278,7 @@ def test_a_link_that_takes_the_place_of_the_folder_meanwhile_leads_nowhere(
         flock(held, LOCK_EX)
         thread = Thread(target=create)
         thread.start()
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + patient(20)
         while times_open(lock) < 2:  # the thread waits for it too
             assert time.monotonic() < deadline
         tools.rename(tmp_path / "moved")

@@ -17,6 +17,7 @@ import pytest
 
 from tests.databases import Address, clocked, close_databases, open_database
 from tests.guarded import Wall
+from tests.patience import patient
 from tests.processes import FORKS
 from toolcrib.core.attempt import AttemptPolicy, decide
 from toolcrib.errors import (
@@ -375,7 +376,7 @@ def start(address: Address, tools: tuple[str, ...]) -> BaseProcess:
 
 def kill(worker: BaseProcess) -> None:
     os.kill(worker.pid or 0, signal.SIGKILL)
-    worker.join(10)
+    worker.join(patient(10))
 
 
 def alternating() -> Iterator[tuple[str, ...]]:

@@ -11,7 +11,7 @@ from tests.databases import Address, clocked, open_database
 from tests.guarded import Wall
 from tests.integration.runs.test_calls import claimed
 from toolcrib.runs import DurableCalls
-from toolcrib.runs.retention import Pruned, Pruner, Retention
+from toolcrib.runs.retention import _DUE_RUNS, Pruned, Pruner, Retention
 from toolcrib.runs.sessions import RunDraft, durable_runs
 from toolcrib.runs.sessions.durable import DurableRuns
 from toolcrib.state import PROJECT, Database
@@ -126,3 +126,11 @@ def test_the_file_shrinks(tmp_path: Path, wall: Wall) -> None:
     wall.now += 31 * DAY
     assert Pruner(database, Retention()).prune() == Pruned(calls=600)
     assert pages() < before / 3
+
+
+@pytest.mark.parametrize(("how", "index"), [("<>", "runs_ended"), ("=", "runs_failed")])
+def test_a_look_at_what_is_due_reads_nothing_that_is_kept(tmp_path: Path, how: str, index: str) -> None:
+    """The cost stays the same beside a million failed runs, which are kept longer than others."""
+    with open_database(tmp_path / "state.db", "state", PROJECT).write() as tx:
+        plan = tx.all(f"EXPLAIN QUERY PLAN {_DUE_RUNS.format(how)}", 1.0, 1.0, 20)
+    assert any(f"USING INDEX {index}" in step[-1] and "ended_at<?" in step[-1] for step in plan), plan

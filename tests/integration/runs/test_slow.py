@@ -107,7 +107,7 @@ def slowed(pid: int, stopped_s: float, running_s: float) -> Iterator[None]:
         thread.join()
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.soak)])
 def machine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Machine]:
     url = None
     if request.param == "postgres":

@@ -19,6 +19,7 @@ import toolcrib
 from tests.conftest import need
 from tests.integration.sandbox.alone import NOBODY, interpreters, runs_as_nobody
 from tests.integration.sandbox.ground import eventually
+from tests.patience import patient
 from toolcrib.sandbox.kernel import hierarchy
 from toolcrib.sandbox.kernel.cgroup import CgroupPool, CgroupSlot, open_pool
 
@@ -196,7 +197,7 @@ time.sleep(60)
         assert child.stdout.readline() == "ready\n"
         folders = slot.folders
         pool.release(slot)
-        assert child.wait(10) == -signal.SIGKILL
+        assert child.wait(patient(10)) == -signal.SIGKILL
     assert eventually(lambda: not any(Path(f).exists() and hierarchy.members(f) for f in folders))
     assert pool.acquire(MIB, 1) is not None
 
@@ -285,7 +286,7 @@ def gone(pid: int) -> bool:
 def test_a_server_that_ends_leaves_nothing(pool: CgroupPool) -> None:
     process, pid, folders = server("ends")
     with process:
-        assert process.wait(10) == 0
+        assert process.wait(patient(10)) == 0
     assert eventually(lambda: gone(pid))
     assert not any(folder.exists() for folder in folders)
 

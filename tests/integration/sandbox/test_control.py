@@ -15,6 +15,7 @@ import pytest
 
 from tests.conftest import need
 from tests.integration.sandbox.ground import PATH, eventually, processes_with
+from tests.patience import patient
 from toolcrib.errors import SandboxUnavailable
 from toolcrib.sandbox import Confinement, Warmth, configure, run
 from toolcrib.sandbox.host.pool import shared
@@ -67,7 +68,7 @@ async def test_a_running_command_is_ended_and_its_call_is_refused() -> None:
         with stolen(inits()[-1]) as sock:
             sock.send(forged)
             with pytest.raises(SandboxUnavailable, match="unexpected message") as caught:
-                await asyncio.wait_for(call, 20)
+                await asyncio.wait_for(call, patient(20))
         assert caught.value.details["started"]
         assert not processes_with(marker)
     assert not trouble
@@ -83,7 +84,7 @@ async def test_a_descriptor_that_was_not_asked_for_ends_it_too() -> None:
         with stolen(inits()[-1]) as sock:
             socket.send_fds(sock, [forged], [0, 1])
             with pytest.raises(SandboxUnavailable, match="unexpected message"):
-                await asyncio.wait_for(call, 20)
+                await asyncio.wait_for(call, patient(20))
 
 
 async def test_a_spare_that_says_anything_is_not_used() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.integration.sandbox.ground import eventually
+from tests.patience import patient
 from toolcrib.errors import UsageError
 from toolcrib.sandbox import Confinement, NetworkAccess, run
 from toolcrib.sandbox.host.pool import shared
@@ -120,7 +121,7 @@ async def test_an_outlet_that_cannot_be_made_or_started_ends_the_call() -> None:
     before = descriptors()
     for outlet in (Broken, impossible):
         with pytest.raises(RuntimeError, match="no"):
-            await asyncio.wait_for(run(job(outlet=outlet)), 10)
+            await asyncio.wait_for(run(job(outlet=outlet)), patient(10))
     assert not await asyncio.to_thread(left_over, before)
 
 

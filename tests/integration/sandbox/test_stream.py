@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import patient
 from toolcrib.errors import ToolUnavailable, UsageError
 from toolcrib.sandbox import Confinement
 from toolcrib.sandbox.stream import Stream, open_stream
@@ -24,7 +25,7 @@ def descriptors() -> int:
 
 async def read(stream: Stream, end: bytes) -> bytes:
     got = b""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + patient(20)
     while not got.endswith(end):
         assert time.monotonic() < deadline, got
         try:
@@ -77,13 +78,13 @@ async def test_cancelling_its_end_ends_it_at_once() -> None:
     await asyncio.sleep(0.05)
     closing.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(closing, 10)
+        await asyncio.wait_for(closing, patient(10))
     assert stream.ended.done()
 
 
 async def test_what_cannot_start_says_why() -> None:
     stream = await open_stream(job("no-such-program"))
-    await asyncio.wait_for(stream.ended, 20)
+    await asyncio.wait_for(stream.ended, patient(20))
     await stream.aclose()
     for _ in range(2):
         with pytest.raises(ToolUnavailable, match="no-such-program: not found"):

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.databases import LEASE_S, Address, close_databases, open_database
+from tests.patience import patient
 from tests.processes import FORKS
 from toolcrib.errors import StateUnavailable
 from toolcrib.state import Database, DatabaseWatch
@@ -373,7 +374,7 @@ def test_a_process_holds_what_it_has_until_it_is_killed(address: Address) -> Non
             assert tx.is_held(mine)
         time.sleep(0.1)
     worker.kill()
-    worker.join(10)
+    worker.join(patient(10))
     held, end = True, time.monotonic() + 30
     while held:
         assert time.monotonic() < end

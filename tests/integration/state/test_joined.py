@@ -14,6 +14,7 @@ import pytest
 from psycopg.rows import dict_row
 
 from tests.databases import await_change, close_databases, open_database
+from tests.patience import patient
 from tests.postgres import PostgresProcess
 from toolcrib.errors import IdempotencyConflict, InvalidInput
 from toolcrib.runs import DurableCalls
@@ -135,7 +136,7 @@ async def test_a_cancelled_submit_writes_nothing_later(
 
     def slow(tx: Transaction) -> None:
         loop.call_soon_threadsafe(began.set)
-        go_on.wait(10)
+        go_on.wait(patient(10))
         try:
             submit(calls)(tx)
         except BaseException as error:

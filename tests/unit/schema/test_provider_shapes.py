@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from toolcrib.errors import DefinitionError
 from toolcrib.schema import SchemaCheck
-from toolcrib.schema.provider_shapes import SHAPES, gemini_tool, openai_tool, shape_tools
+from toolcrib.schema.provider_shapes import SHAPES, Shape, gemini_tool, openai_tool, shape_tools
+from toolcrib.schema.walk import schemas
 from toolcrib.spec import Example, FunctionExec, Tool
 
 SCHEMA: dict[str, Any] = {
@@ -374,8 +375,75 @@ def test_openai_strict_asks_for_what_lies_too_deep_as_json_text() -> None:
     assert shaped.call("search", asked)[1] == whole  # type: ignore[arg-type]
 
 
+PERSON: dict[str, Any] = {
+    "$ref": "#/$defs/Person",
+    "$defs": {
+        "Person": {
+            "type": "object",
+            "required": ["name"],
+            "properties": {
+                "name": TEXT,
+                "boss": {"anyOf": [{"$ref": "#/$defs/Person"}, {"type": "null"}]},
+                "friend": {"description": "The best one.", "allOf": [{"$ref": "#/$defs/Person"}]},
+                "team": {"$ref": "#/$defs/a~1team%5B1%5D"},
+                "home": {"$ref": "#/$defs/Place"},
+            },
+        },
+        "a/team[1]": {
+            "allOf": [
+                {"$ref": "#/$defs/Place"},
+                {"type": "object", "properties": {
+                    "people": {"type": "array", "items": {"$ref": "#/$defs/Person"}},
+                    "labels": {"type": "object", "additionalProperties": {"$ref": "#/$defs/Person"}},
+                }},
+            ]
+        },
+        "Place": {"type": "object", "properties": {"city": TEXT}},
+    },
+}  # fmt: skip
+
+
+def test_openai_strict_keeps_recursion_and_gives_its_calls_back() -> None:
+    shaped = shape_tools([make(schema=PERSON)], "openai-strict")
+    assert shaped.refused == {}
+    parameters = shaped.entries[0]["function"]["parameters"]
+    assert "the same again" not in json.dumps(parameters)
+    properties = parameters["properties"]
+    assert properties["home"]["properties"]["city"]["type"] == ["string", "null"]
+    team = parameters["$defs"]["a_1team_5B1_5D"]
+    assert set(team["properties"]) == {"city", "people", "labels"}
+    assert properties["boss"] == {"anyOf": [{"$ref": "#/$defs/Person"}, {"type": "null"}]}
+    assert properties["friend"]["description"] == "The best one."
+    for _, part in schemas(parameters):
+        # The API takes nothing beside a reference, and no open object.
+        assert "$ref" not in part or len(part) == 1
+        assert part.get("type") != "object" or part["additionalProperties"] is False
+
+    def person(name: str, **more: Any) -> dict[str, Any]:
+        return {"name": name, **dict.fromkeys(("boss", "friend", "team", "home")), **more}
+
+    given_ = person("Ann", boss=person("Bo", boss=person("Cy", boss=person("Di"))))
+    given_["team"] = {"city": None, "people": [person("Ed", home={"city": "Rome"})], "labels": None}
+    assert SchemaCheck(parameters).violations(given_) == []
+    own = shaped.call("search", given_)[1]
+    assert SchemaCheck(PERSON).violations(own) == []
+    deepest = {"name": "Cy", "boss": {"name": "Di", "boss": None}}
+    assert own["boss"] == {"name": "Bo", "boss": deepest}
+    assert own["team"] == {"people": [{"name": "Ed", "boss": None, "home": {"city": "Rome"}}]}
+
+
+def test_openai_strict_takes_types_that_all_contain_each_other() -> None:
+    names = [f"T{number}" for number in range(12)]
+    one = {"type": "object", "properties": {name: {"$ref": f"#/$defs/{name}"} for name in names}}
+    schema = {"type": "object", "properties": {"top": {"$ref": "#/$defs/T0"}, "self": {"$ref": "#"}}}
+    shaped = shape_tools([make(schema={**schema, "$defs": dict.fromkeys(names, one)})], "openai-strict")
+    parameters = shaped.entries[0]["function"]["parameters"]
+    assert set(parameters["$defs"]) == {*names, "_"}
+    SchemaCheck(parameters)
+
+
 @pytest.mark.parametrize("shape", SHAPES)
-def test_one_bad_schema_leaves_out_its_tool_alone(shape: str) -> None:
+def test_one_bad_schema_leaves_out_its_tool_alone(shape: Shape) -> None:
     bad = {"type": "object", "properties": {"a": {"type": "strng"}}}
     shaped = shape_tools([make("a"), make("bad", bad), make("z")], shape)
     assert list(shaped.names.values()) == ["a", "z"]
@@ -387,7 +455,7 @@ def test_one_bad_schema_leaves_out_its_tool_alone(shape: str) -> None:
 @given(
     st.lists(st.text(max_size=80) | st.sampled_from(["1a", "_1a", "a.b", "a_b", "-", "x" * 70]), unique=True)
 )
-def test_names_are_taken_by_the_provider_and_lead_back(shape: str, given_names: list[str]) -> None:
+def test_names_are_taken_by_the_provider_and_lead_back(shape: Shape, given_names: list[str]) -> None:
     tools = [make(name) for name in given_names]
     shaped = shape_tools(tools, shape)
     pattern = r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}" if shape == "gemini" else r"[a-zA-Z0-9_-]{1,64}"

@@ -6,6 +6,7 @@ import asyncio
 import threading
 import tracemalloc
 
+from tests.patience import patient
 from tests.unit.serve.test_connection import Client, Message
 from toolcrib.serve.mcp.questions.approval_page import AnswerPage
 from toolcrib.serve.mcp.questions.elicitation import ApprovalQuestion, UserAnswer
@@ -42,7 +43,7 @@ class SlowApprover(Approver):
         self.database = threading.Event()
 
     def question(self, approval: str) -> str | None:
-        assert self.database.wait(10), "nothing else was done meanwhile"
+        assert self.database.wait(patient(10)), "nothing else was done meanwhile"
         return super().question(approval)
 
 

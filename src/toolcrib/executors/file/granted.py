@@ -36,7 +36,7 @@ class Used(NamedTuple, Generic[T]):
     path: str
     """The path, with the real path of its grant in it."""
     created: tuple[str, ...]
-    """What was created that starts other programs of the user."""
+    """The files that were created and start other programs of the user."""
 
 
 class GrantedFiles:

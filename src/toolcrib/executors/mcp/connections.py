@@ -98,6 +98,8 @@ async def connected(
             up.stale.set()
         elif isinstance(inner, types.ElicitCompleteNotification):
             relays.completed(inner.params.elicitation_id)
+        elif isinstance(message, ValueError) and isinstance(link, HttpLink):
+            link.could_not_read()
 
     client = Client(
         passing_capabilities(link, announced),

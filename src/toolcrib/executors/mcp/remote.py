@@ -145,6 +145,13 @@ class HttpLink:
         """Return the error: the server runs elsewhere, so no permission explains it."""
         return error
 
+    def could_not_read(self) -> None:
+        """End the connection if a message that cannot be read may have been an answer."""
+        # The newer transport knows to which request its answers belong.
+        if self._spec.transport == "sse":
+            self.fault = "it wrote a message that is not one of MCP"
+            self.closed.set()
+
     def failure(self) -> str | ToolcribError:
         """Return the reason why the connection failed, or ""."""
         if self._login is not None and self._login.error is not None:

@@ -550,8 +550,9 @@ class McpServer:
             )
         if not is_answer(error) or up.link.lost:
             up.link.closed.set()
+            why = up.link.fault and f": {up.link.fault}"
             return ToolFailed(
-                f"{name}: {tool}: the server ended before it answered",
+                f"{name}: {tool}: the server ended before it answered{why}",
                 hint="The call may have taken effect: check before you repeat it. The server starts again.",
                 details=details,
             )

@@ -1,4 +1,4 @@
-"""What a person trusts of an MCP server: its tools' definitions, and the hosts that it may reach."""
+"""The parts of an MCP server that a person trusts: definitions of tools, and hosts that it may reach."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MAX_DEPTH = 8
 
 
 class ServerTrust:
-    """What one server offered last, and what a person trusts of it.
+    """The last offer of one server, and what of it a person trusts.
 
     `identity` is the server's program or address in the settings; with another one, nothing is trusted.
     """

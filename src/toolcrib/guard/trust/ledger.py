@@ -48,7 +48,7 @@ class Trusted:
     source: str = ""
     """SHA-256 in hex of the file that defines it; empty for none."""
     shown: Mapping[str, Any] = field(default_factory=dict)
-    """What was shown and granted, as JSON: parts of the digest, definitions, hosts, rules."""
+    """The things that were shown and granted, as JSON: parts of the digest, definitions, hosts, rules."""
     bundle: str = ""
     by: str = ""
     at: float = 0.0
@@ -56,7 +56,7 @@ class Trusted:
     channel: str = ""
     """`terminal`, `flag`, `program`, `lock`, `dev`, `init`, or an approval channel."""
     until: float | None = None
-    """When it ends, in seconds since the epoch; None: when somebody revokes it."""
+    """Its end, in seconds since the epoch; None: when somebody revokes it."""
 
 
 class Created(NamedTuple):

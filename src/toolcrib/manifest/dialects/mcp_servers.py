@@ -104,7 +104,7 @@ class ServerSpec:
     start_timeout_s: float = 30.0
     """Seconds until it must have listed its tools."""
     resolved: Resolved | None = None
-    """What the launcher in its command line was resolved to when it was trusted."""
+    """The command that its launcher was resolved to when it was trusted."""
     identity: str = ""
     """SHA-256 in hex of the name, the command or address, and the folder."""
 

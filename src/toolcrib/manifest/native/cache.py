@@ -66,7 +66,7 @@ class CheckResult(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """What a project must know of each tool before any of them runs."""
+    """The facts that a project must know of each tool before any of them runs."""
 
     secrets: list[str]
     """Names of the secrets that it declares."""

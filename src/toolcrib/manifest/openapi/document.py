@@ -17,7 +17,6 @@ from toolcrib.spec import Network
 from toolcrib.spec.naming import INKLESS
 
 _MAX_CHAIN = 50
-_MAX_FILES = 1_000
 _SUFFIXES = (".json", ".yaml", ".yml")
 MAX_NAME = 64
 # Control, zero-width and bidirectional characters: they hide text from the person who reviews a tool, but not
@@ -163,8 +162,6 @@ class OpenApiDocument:
         # A document that somebody else wrote must not bring `.env` or a key into a description.
         if not below.lower().endswith(_SUFFIXES) or any(one.startswith(".") for one in below.split(os.sep)):
             raise RefProblem(f"{address!r} is hidden, or no YAML or JSON file")
-        if len(self.resources) >= _MAX_FILES:
-            raise RefProblem(f"the document refers to more than {_MAX_FILES} files")
         try:
             # To read a pipe or a device could wait for ever, or never end.
             if not Path(path).is_file():

@@ -48,7 +48,7 @@ _DIRECTIVE = re.compile(r"\A(?:[ \t]*(?:#.*)?\r?\n)*%", re.MULTILINE)
 _ANCHOR = re.compile(r"(?<![^\s\[{,:])&([\w-]+)")
 _ALIAS = re.compile(r"(?<![^\s\[{,:])\*([\w-]+)")
 _ADDED = re.compile(rf"\\[xuU]|{_ALIAS.pattern}")
-"""What may put a `!` into the data that is not in the text: an escape, an alias."""
+"""The ways to put a `!` into the data that is not in the text: an escape, an alias."""
 _HEAD = re.compile(r"(?:[ \t]*(?:#.*)?\r?\n)*(?:---(?!\S))?")
 _DOCUMENT = re.compile(r"^(?:---|\.\.\.)(?!\S)", re.MULTILINE)
 _NOT_FINITE = re.compile(r"\.(?:nan|inf)", re.IGNORECASE)

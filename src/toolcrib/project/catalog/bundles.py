@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from toolcrib.project.catalog.search import Search
     from toolcrib.project.catalog.stored import StoredTools
     from toolcrib.project.catalog.stored_search import StoredSearch
+    from toolcrib.schema.provider_shapes import Shape
     from toolcrib.state.usage import UsageCounts, UsageOfTool
 
 _log = logging.getLogger(__name__)
@@ -61,6 +62,8 @@ class Wish:
     identity: Caller | None = None
     models: bool = False
     """Only what a model may read: tools that somebody has trusted, in the words that were trusted."""
+    shape: Shape | None = None
+    """The provider in whose form each tool is shown as well."""
 
     def key(self, *more: object) -> tuple[object, ...]:
         """Return what makes two questions the same."""
@@ -365,7 +368,9 @@ class Bundles:
     def _items(self, tools: Sequence[ListedTool], wish: Wish) -> list[ToolItem]:
         from toolcrib.project.catalog.entries import fitting
 
-        made = self.entries.items(tools, self._used(tools), wish.caller, wish.identity, models=wish.models)
+        made = self.entries.items(
+            tools, self._used(tools), wish.caller, wish.identity, models=wish.models, shape=wish.shape
+        )
         return fitting(made, _MOST_BYTES)
 
     # -- single ones -------------------------------------------------------------------------------

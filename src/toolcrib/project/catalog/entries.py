@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from toolcrib.project.catalog.stored import StoredTools
     from toolcrib.project.control.steps import ProjectSteps
     from toolcrib.project.tools.servers import Servers
+    from toolcrib.schema.provider_shapes import Shape
     from toolcrib.state.usage import UsageOfTool
 
 _BRIEF = 300
@@ -140,10 +141,15 @@ class Entries:
         identity: Caller | None = None,
         *,
         models: bool = False,
+        shape: Shape | None = None,
     ) -> list[ToolItem]:
-        """Return the records of tools with short texts; for `models` with the texts that were trusted."""
+        """Return the records of tools with short texts; for `models` with the texts that were trusted.
+
+        With `shape` each also has the form for that provider.
+        """
         return [
-            ToolItem(**self._fields(one, used, caller, identity, models=models, brief=True)) for one in tools
+            ToolItem(**self._fields(one, used, caller, identity, models=models, brief=True, shape=shape))
+            for one in tools
         ]
 
     def answer(
@@ -188,6 +194,7 @@ class Entries:
         *,
         models: bool,
         brief: bool,
+        shape: Shape | None = None,
     ) -> dict[str, Any]:
         tool, fault = self._or_none(listed)
         if models and tool is not None and self._steps is not None:
@@ -226,6 +233,7 @@ class Entries:
             "modified_at": listed.modified,
             "call_count": 0 if calls is None else calls.calls,
             "last_called_at": None if calls is None else written(calls.last_called_at),
+            **({} if shape is None else _entry(tool, shape, why)),
         }
 
     def _why_unavailable(self, listed: ListedTool, tool: Tool | None) -> str | None:
@@ -247,6 +255,15 @@ class Entries:
         if tool.approval.required:
             return tool.approval.reason or "no reason is given"
         return None if self._steps is None else self._steps.access.may_ask(tool, caller, identity)
+
+
+def _entry(tool: Tool | None, shape: Shape, why: str | None) -> dict[str, Any]:
+    from toolcrib.schema.provider_shapes import shape_tools
+
+    if tool is None:
+        return {"no_entry_because": why or "it cannot be read"}
+    shaped = shape_tools([tool], shape)
+    return {"entry": shaped.entries[0]} if shaped.entries else {"no_entry_because": shaped.refused[tool.name]}
 
 
 def _cut(text: str, most: int) -> str:

@@ -123,7 +123,7 @@ class ToolRegistry:
         places = partial(code_places, root=root, paths=paths)
         self._cache = ManifestCache(place.tools, cache, files, places)
         self.facts: dict[str, Facts] = {}
-        """What is known of tools that may not have been built yet."""
+        """The facts that are known of tools which may not have been built yet."""
         self.place, self.files = place, files
         """The files that manifests may be read from."""
         self._toolset, self._bind = toolset, bind

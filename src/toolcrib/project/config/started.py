@@ -1,4 +1,4 @@
-"""What the settings start: servers, helper commands and middleware, and the digest of their code.
+"""The programs that settings start: servers, helper commands and middleware, and the digest of their code.
 
 It is part of the digest that trust is bound to, and of `toolcrib.lock`. Which files count is the one rule of
 `manifest.code`: nothing outside of the project does, because nobody changes that by a commit.

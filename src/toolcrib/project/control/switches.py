@@ -27,7 +27,7 @@ _Rows = Mapping[tuple[str, str], bool]
 
 
 class Decisions(Protocol):
-    """Where decisions of people are kept; a `DecisionStore` says it."""
+    """The place of people's decisions; a `DecisionStore` has it."""
 
     @property
     def decisions(self) -> tuple[Database, bytes | None]: ...
@@ -37,7 +37,7 @@ class Decisions(Protocol):
 
 
 class Switches:
-    """Which tools and bundles are switched on or off, by the name of the bundle and that of the tool."""
+    """The tools and bundles that are switched on or off, by the name of the bundle and that of the tool."""
 
     def __init__(self, store: Decisions, vault: Vault) -> None:
         self._store, self._vault = store, vault

@@ -19,7 +19,7 @@ _log = logging.getLogger("toolcrib.runs")
 
 
 class CallKeeper(Protocol):
-    """What keeps a call that runs in this process; `ProjectCalls` does."""
+    """Keeps a call that runs in this process, as `ProjectCalls` does."""
 
     async def take_running(self, ctx: Context, running: asyncio.Task[None]) -> ClaimedCall: ...
 

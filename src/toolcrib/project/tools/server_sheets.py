@@ -36,7 +36,7 @@ class ServerSheet:
     definitions: Mapping[str, Mapping[str, Any]]
     """Tool name here to the definition that the server sent last, for those that wait."""
     may: list[str]
-    """What its process may use, in words; what reaches out, writes or takes secrets comes first."""
+    """The permissions of its process, in words; what reaches out, writes or takes secrets comes first."""
     takes_addresses: bool
     """True if its tools take addresses, and nobody has decided which hosts it may reach."""
 
@@ -75,7 +75,7 @@ class ServerSheet:
 
     @property
     def _briefly(self) -> str:
-        """What its process may use, without the files of its own program."""
+        """The permissions of its process, without the files of its own program."""
         return folded(line for line in self.may if not line.endswith(OWN_PROGRAM))
 
     def whole(self, names: Collection[str] | None = None) -> Iterator[str]:

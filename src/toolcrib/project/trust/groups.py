@@ -1,4 +1,4 @@
-"""What waits for trust, in groups with counts, so that a hundred tools are a few lines."""
+"""Everything that waits for trust, in groups with counts, so that a hundred tools are a few lines."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def _limits(tool: Tool) -> Iterator[str]:
 
 
 class Reasons:
-    """Why the tools of one project need trust. `find` returns the tool of a name."""
+    """The reasons why the tools of one project need trust. `find` returns the tool of a name."""
 
     def __init__(self, root: Path, ledger: Ledger, find: Callable[[str], Tool]) -> None:
         self._root, self._ledger, self._find = str(root), ledger, find

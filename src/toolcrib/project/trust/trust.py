@@ -58,7 +58,7 @@ class ServerTools(Protocol):
 
 
 class ProjectTrust:
-    """What of one project is trusted. Agents and workflows are trusted as tools are (`as_trusted`).
+    """The trust that was given in one project. Agents and workflows are trusted as tools are (`as_trusted`).
 
     `find` returns the tool of a name, `mask` masks secrets in a text that is shown. Where the project is
     accepted as a `whole`, a tool that an agent made needs approval all the same.

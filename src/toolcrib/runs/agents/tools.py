@@ -15,7 +15,7 @@ from toolcrib.runs.agents.agent import Agent, AgentTeam
 from toolcrib.runs.agents.conversation import WantedCall
 from toolcrib.runs.known_tools import KnownTools
 from toolcrib.runs.sessions import ClaimedRun, NewUse, RunDraft
-from toolcrib.schema.provider_shapes import Shaped, shape_tools
+from toolcrib.schema.provider_shapes import Shape, Shaped, shape_tools
 from toolcrib.spec import Tool
 from toolcrib.spec.model_provider import ModelApi
 from toolcrib.spec.naming import suggestion
@@ -24,7 +24,7 @@ from toolcrib.spec.views import error_text
 if TYPE_CHECKING:
     from pydantic_ai.tools import ToolDefinition
 
-_SHAPES: Mapping[ModelApi, str] = {"anthropic": "anthropic", "openai": "openai", "google": "gemini-json"}
+_SHAPES: Mapping[ModelApi, Shape] = {"anthropic": "anthropic", "openai": "openai", "google": "gemini-json"}
 _PROMPT = {
     "type": "object",
     "additionalProperties": False,

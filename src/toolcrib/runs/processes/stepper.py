@@ -31,7 +31,7 @@ class Stepper:
     def __init__(self, command: Sequence[str], settings: Mapping[str, Any]) -> None:
         self._command, self._settings = tuple(command), settings
         self.offer = Offer({})
-        """What the worker takes, as the process said last."""
+        """The tools that the worker takes, as the process said last."""
         self.has_loaded = False
         """True once the process has made a step: it has loaded the libraries of models."""
         self._child: Child | None = None

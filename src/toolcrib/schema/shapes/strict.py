@@ -23,7 +23,10 @@ def strict_schema(rule: Mapping[str, Any]) -> dict[str, Any]:
     asked for as JSON text, as is what lies too deep. Raises DefinitionError where that is not enough, and
     beyond a limit of the API.
     """
-    made = _strict(rule, "$", 1)
+    definitions = rule.get("$defs", {})
+    made = _strict({word: part for word, part in rule.items() if word != "$defs"}, "$", 1)
+    if definitions:
+        made["$defs"] = {name: _part(inner, name, 1) for name, inner in definitions.items()}
     for word, what, most in _MOST:
         number = sum(len(part.get(word, ())) for _, part in schemas(made))
         if number > most:
@@ -35,6 +38,12 @@ def strict_schema(rule: Mapping[str, Any]) -> dict[str, Any]:
 
 def _strict(rule: Mapping[str, Any], path: str, level: int) -> dict[str, Any]:
     made = typed(dict(rule))
+    if "$ref" in made:
+        # The API takes no word beside it.
+        target = {"$ref": made.pop("$ref")}
+        made.pop("type", None)
+        about = made.pop("description", "") + (f" ({compact(made)})" if made else "")
+        return {"anyOf": [target], "description": about.strip()} if about else target
     branches = made.pop("anyOf", None)
     if branches is not None:
         return _alternatives(made, branches, path, level)
@@ -90,6 +99,8 @@ def _part(rule: Mapping[str, Any], path: str, level: int, *, required: bool = Tr
 
 def _kinds(rule: Mapping[str, Any]) -> set[str]:
     """Return the types that a value may have; none if it may have any."""
+    if "$ref" in rule:
+        return {"object"}  # Only to what contains itself, which a plain value does not.
     kind = rule.get("type") or ("object" if "properties" in rule else "array" if "items" in rule else ())
     if kind or "anyOf" not in rule:
         return {kind} if isinstance(kind, str) else set(kind)
@@ -99,6 +110,8 @@ def _kinds(rule: Mapping[str, Any]) -> set[str]:
 
 def _nullable(rule: dict[str, Any]) -> dict[str, Any]:
     null: dict[str, Any] = {"type": "null"}
+    if "$ref" in rule:
+        return {"anyOf": [rule, null]}
     if "anyOf" in rule:
         return rule if null in rule["anyOf"] else {**rule, "anyOf": [*rule["anyOf"], null]}
     kinds = [rule["type"]] if isinstance(rule["type"], str) else rule["type"]

@@ -496,7 +496,7 @@ class _McpCaller:
 
     sender: Sender | Client
     described: tuple[Any, ...]
-    """What its list is made for, and the parts of the envelope that it was read from."""
+    """The host that its list is made for, and the parts of the envelope that it was read from."""
     name: str
     """`Call.caller`."""
     identity: Caller | None

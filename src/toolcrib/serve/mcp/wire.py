@@ -24,7 +24,7 @@ CAPABILITIES_KEY = "io.modelcontextprotocol/clientCapabilities"
 LOG_LEVEL_KEY = "io.modelcontextprotocol/logLevel"
 SERVER_KEY = "io.modelcontextprotocol/serverInfo"
 UNTRUSTED_KEY = "toolcrib/untrusted"
-"""How many tools a list lacks because they wait until a person trusts them."""
+"""The number of tools that a list lacks because they wait until a person trusts them."""
 
 _MOST_MESSAGES = 1_000
 RequestId = int | str

@@ -18,7 +18,7 @@ class _Recorded(Struct):
     status: int
     value: Raw
     etag: Raw
-    """What has the ETag of the answer."""
+    """The record that has the ETag of the answer."""
 
 
 def once(handler: Callable[[RestRequest], Answer]) -> Callable[[RestRequest], Answer]:

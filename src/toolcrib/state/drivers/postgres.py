@@ -125,7 +125,7 @@ class PostgresServer:
         self._pid = os.getpid()
         self.schema = ""
         self.answers_since: float | None = 0.0
-        """When it answered again, by its own clock; None while it does not, 0 if it always has."""
+        """The time when it answered again, by its own clock; None while it does not, 0 if it always has."""
         self.joined: WeakSet[Any] = WeakSet()
         """Connections of others that were found to lead to this database."""
         self.migrated: set[str] = set()

@@ -121,7 +121,7 @@ class SqliteDatabase:
         self._waiting = deque[None]()
         self._version = 0
         self._clock_set = 0.0, _ahead()
-        """When the clock was seen to have been set, and how far ahead it is of one that nobody sets."""
+        """The time when the clock was seen to have been set, and its lead over one that nobody sets."""
 
     @contextmanager
     def read(self) -> Iterator[Transaction]:

@@ -19,6 +19,7 @@ import pytest
 
 from tests.commands import Forked
 from tests.crib import Crib
+from tests.patience import patient
 from toolcrib.errors import InvalidInput
 from toolcrib.search import words_of
 from toolcrib.spec import Caller
@@ -136,6 +137,18 @@ def pages(
         if page is None:
             return found
         between()
+
+
+def test_a_question_in_other_words_finds_each_tool_once(crib: Crib) -> None:
+    for number in range(23):
+        add(crib, f"delete_repo_{number}", "Gone for good.")
+    add(crib, "show_repo", "Shows it.")
+    found = pages(crib, "erase my codebase", limit=5)
+    flat = [name for page in found for name in page]
+    repos = {f"delete_repo_{number}" for number in range(23)}
+    assert len(flat) == len(set(flat))
+    assert repos <= set(flat[:24])  # There is another one that deletes.
+    assert "show_repo" in flat[24:]
 
 
 @pytest.mark.parametrize("query", ["weather", "many", "weahter", "kind of some"])
@@ -310,7 +323,7 @@ async def test_tools_that_only_one_process_has_do_not_have_the_index_written_eac
 
     async with crib.open() as one, crib.open() as other:
         one.toolset.register(juggle)
-        deadline, before, after = time.monotonic() + 20, -1, 0
+        deadline, before, after = time.monotonic() + patient(20), -1, 0
         # It is written again once, when the manifests are old enough to tell a later change by their times.
         while before != after:
             assert time.monotonic() < deadline

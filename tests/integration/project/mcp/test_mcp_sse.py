@@ -17,6 +17,7 @@ from mcp.server.mcpserver import Context, MCPServer
 
 from tests.crib import Crib, failed
 from tests.mcp_servers import Served, trust, write
+from tests.patience import patient
 from toolcrib.spec import CallEvent
 
 pytestmark = pytest.mark.timeout(120)
@@ -70,6 +71,8 @@ class Events(Served):
         """Megabytes of it that were sent before the client went away."""
         self.endpoint = ""
         """The address for messages, if not the server's own."""
+        self.garble = False
+        """True if its answers cannot be read."""
         self._inner: Any = tools().sse_app()
         super().__init__(self._app)
         self.url = f"http://127.0.0.1:{self.port}/sse"
@@ -81,7 +84,13 @@ class Events(Served):
             if self.endpoint and scope["path"] == "/sse":
                 await self._mislead(receive, send)
                 return
-        await self._inner(scope, receive, send)
+
+        async def sent(message: Any) -> None:
+            if self.garble and b'"result"' in message.get("body", b""):
+                message = {**message, "body": b'event: message\ndata: {"jsonrpc":"2.0","id":\n\n'}
+            await send(message)
+
+        await self._inner(scope, receive, sent)
 
     async def _mislead(self, receive: Any, send: Any) -> None:
         """A stream of events that says where messages are to go, and no more."""
@@ -95,7 +104,7 @@ class Events(Served):
             self.flooded += 1
             await send({"type": "http.response.body", "body": b"x" * 1_000_000, "more_body": True})
             await asyncio.sleep(0.01)
-        await asyncio.wait([gone], timeout=20)
+        await asyncio.wait([gone], timeout=patient(20))
 
 
 @pytest.fixture
@@ -105,6 +114,18 @@ def events() -> Iterator[Events]:
     with contextlib.closing(server.socket):
         yield server
         server.stop()
+
+
+async def test_an_answer_that_cannot_be_read_ends_the_call_at_once(crib: Crib, events: Events) -> None:
+    write(crib, {"far": {"type": "sse", "url": events.url}})
+    async with crib.open() as project:
+        assert project.servers is not None
+        await project.servers.ready(patient(30))
+        events.garble = True
+        result = await project.call("far__add", {"a": 1, "b": 2}, timeout_ms=60_000)
+        assert "a message that is not one of MCP" in failed(result, "tool_failed")
+        events.garble = False
+        assert (await project.call("far__add", {"a": 1, "b": 2})).unwrap() == {"result": 3}
 
 
 async def test_a_server_of_the_older_transport_is_listed_and_called(crib: Crib, events: Events) -> None:

@@ -19,6 +19,7 @@ import pytest
 import toolcrib
 from tests.crib import Crib, failed
 from tests.mcp_servers import GOOD, RAW, mount, trust
+from tests.patience import patient
 from toolcrib.errors import ConfigError, NotTrusted
 from toolcrib.project import Project
 from toolcrib.project.tools.mounted import Mounted
@@ -430,7 +431,7 @@ async def test_nothing_is_started_without_trust(crib: Crib) -> None:
     async with crib.open() as project:
         assert project.servers is not None
         project.servers.start()
-        await project.servers.ready(5)
+        await project.servers.ready(patient(5))
         assert server(project, "raw").as_dict()["state"] == "not trusted"
         error = (await project.call("raw__hello")).error
         assert error is not None

@@ -13,6 +13,7 @@ import pytest
 from tests.crib import Crib
 from tests.integration.project.mcp.test_mcp_stdio import opened, server
 from tests.mcp_servers import RAW, trust, write
+from tests.patience import patient
 from toolcrib.project import load_config
 
 pytestmark = pytest.mark.timeout(120)
@@ -79,7 +80,7 @@ async def test_a_link_that_comes_to_lead_elsewhere_asks_again(crib: Crib, bin_: 
         async with crib.open() as project:
             assert project.waiting
             assert project.servers is not None
-            await project.servers.ready(5)
+            await project.servers.ready(patient(5))
         assert not marked(bin_)
         trust(crib.root)
         assert await runs_unconfined(crib, bin_)

@@ -195,6 +195,15 @@ def test_an_operation_may_be_a_reference(tmp_path: Path) -> None:
     assert counted == [1, 2, 3, 4, 5]
 
 
+def test_a_document_may_be_in_very_many_files(tmp_path: Path) -> None:
+    paths = {f"/{number}": {"get": {"$ref": f"ops/{number}.json"}} for number in range(1_100)}
+    files = {f"ops/{number}.json": {"operationId": f"get_{number}"} for number in range(1_100)}
+    found = import_document(
+        open_document(write(tmp_path / "api", {"api.json": a_document(paths=paths), **files}))
+    )
+    assert (len(found.tools), found.skipped) == (1_100, [])
+
+
 def test_references_never_leave_the_folder(tmp_path: Path) -> None:
     (tmp_path / "secret.json").write_text('{"type": "integer"}')
     folder = tmp_path / "api"

@@ -59,7 +59,7 @@ def command(
         name = f"toolcrib-{own_name}" if own_name and (known.shared or place.file is not None) else "toolcrib"
     server = _entry(known, arguments, http)
     text = add_server(before or "", path, known.keys(folder), name, server)
-    fit = fit_report(root, host, name) if place.file is None else None  # To list a Python file runs it.
+    fit = fit_report(root, host, name)
     diff = diff_of(path, before, text)
     backup = write_with_backup(path, before, text) if write and diff else None
     if as_json:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class TrustState:
-    """What of a project waits for trust: all of it, or the tools, agents and workflows of these names."""
+    """The part of a project that waits for trust: all, or the tools, agents and workflows of these names."""
 
     def __init__(
         self,

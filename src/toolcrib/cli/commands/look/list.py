@@ -19,6 +19,7 @@ from toolcrib.spec.tools.tool import PLAIN
 
 if TYPE_CHECKING:
     from toolcrib.project import Project
+    from toolcrib.schema.provider_shapes import Shape
     from toolcrib.spec import Tool
 
 
@@ -49,7 +50,7 @@ def command(
     words: tuple[str, ...],
     root: str | None,
     as_json: bool,
-    shape: str | None,
+    shape: Shape | None,
     member: str | None,
     team: str | None,
     **more: Any,
@@ -120,7 +121,7 @@ def _instead(words: str, every: str) -> str:
 
 def _list(
     project: Project,
-    shape: str | None,
+    shape: Shape | None,
     member: str | None,
     team: str | None,
     filters: Mapping[str, Any],
@@ -209,7 +210,7 @@ def _skills(named: str | None, member: str | None, project: Project) -> set[str]
     return {skill for one in members for skill in one.skills}
 
 
-def _shaped(tools: list[Tool], shape: str) -> list[Any]:
+def _shaped(tools: list[Tool], shape: Shape) -> list[Any]:
     from toolcrib.schema.provider_shapes import shape_tools
 
     shaped = shape_tools(tools, shape)

@@ -29,7 +29,7 @@ class Launch:
     project: str = ""
     """The folder of the package that `uv run` starts."""
     resolved: Resolved | None = None
-    """What the launcher was resolved to when the server was trusted."""
+    """The command that the launcher was resolved to when the server was trusted."""
     server: str = ""
     """The server that it starts."""
 

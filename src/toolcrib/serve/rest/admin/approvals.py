@@ -76,7 +76,7 @@ class TrustedBy(Struct, kw_only=True, frozen=True, rename="camel"):
 
 
 class Facts(Struct, kw_only=True, frozen=True, rename="camel"):
-    """What a person should know of a tool before a decision."""
+    """The facts of a tool that a person should know before a decision."""
 
     description: str
     would: dict[str, Any] | None
@@ -84,7 +84,7 @@ class Facts(Struct, kw_only=True, frozen=True, rename="camel"):
     made_by: str
     trusted: TrustedBy | None
     ran: int
-    """How often it ran, up to 1,000."""
+    """The number of its calls, up to 1,000."""
     last_ran: Moment | None
     reason_by: str | None
     """The agent that wrote the reason."""

@@ -67,7 +67,7 @@ class SettingAnswer(Struct, frozen=True, kw_only=True):
     value: Any
     """The value in the file of settings; null for the default. Secrets are masked."""
     waits: str | None
-    """What it would allow beyond the default, if that waits for trust."""
+    """The rights that it would give beyond the default, if that waits for trust."""
 
 
 class Settings(Struct, frozen=True, kw_only=True):

@@ -9,6 +9,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 from toolcrib.bundles.answers import FoundTool, Source, ToolItem
 from toolcrib.bundles.listing import Sort
 from toolcrib.project.catalog.bundles import Wish
+from toolcrib.schema.provider_shapes import Shape
 from toolcrib.serve.http import Answer, Routes
 from toolcrib.serve.rest.pages import DEFAULT_PAGE, MOST, PageToken, given
 from toolcrib.serve.rest.records import BundleId, Tag
@@ -31,7 +32,14 @@ class ToolsFilter(Struct, kw_only=True, rename="camel", forbid_unknown_fields=Tr
     include_disabled: bool = False
 
 
-class ToolsQuery(ToolsFilter, kw_only=True):
+class ListFilter(ToolsFilter, kw_only=True):
+    """The filters of lists and searches, and the form of their tools."""
+
+    shape: Shape | UnsetType = field(default=UNSET, name="for")
+    """The provider in whose form each tool is shown as well. Such a list has only what a model may read."""
+
+
+class ToolsQuery(ListFilter, kw_only=True):
     """The query of a list of tools."""
 
     sort: Sort = "createdAt"
@@ -41,7 +49,7 @@ class ToolsQuery(ToolsFilter, kw_only=True):
     page_token: PageToken | UnsetType = UNSET
 
 
-class SearchQuery(ToolsFilter, kw_only=True):
+class SearchQuery(ListFilter, kw_only=True):
     """The query of a search."""
 
     q: str
@@ -87,9 +95,10 @@ class FacetCounts(Struct, kw_only=True):
 
 def _wish(request: RestRequest) -> Wish:
     query: ToolsFilter = request.query
+    shape = getattr(query, "shape", UNSET) or None
     return Wish(
         query.bundle_ids, query.tags, query.kinds, query.sources, query.include_disabled,
-        request.client.caller, request.client.identity,
+        request.client.caller, request.client.identity, models=shape is not None, shape=shape,
     )  # fmt: skip
 
 
@@ -114,7 +123,8 @@ def search_tools(request: RestRequest) -> Answer:
     """Find tools by their beginnings, by words, and with typing errors.
 
     The best come first: beginnings of words, whole words, then words with typing errors; in each class the
-    names before tags, descriptions and names of arguments.
+    names before tags, descriptions and names of arguments. If no tool has all the words, those come first that
+    fit their meaning best.
     """
     query: SearchQuery = request.query
     found = request.services.project.bundles.search(

@@ -32,6 +32,7 @@ from toolcrib.errors import (
 )
 from toolcrib.runs import CallState as StoredState
 from toolcrib.runs.filters import Filters
+from toolcrib.schema.provider_shapes import Shape, shape_tools
 from toolcrib.serve.http import EVENT_STREAM, Answer, EventStream, Problem, Routes
 from toolcrib.serve.http.route import Handled
 from toolcrib.serve.rest.event_stream import event_stream, last_event_id, sent_event
@@ -183,6 +184,13 @@ INVOKED = {200: (InvokeResult, EventStream((EventData, InvokeResult))), 202: Pen
 _HEADERS = ("Prefer", "Idempotency-Key", "traceparent")
 
 
+class InvokeQuery(Struct, kw_only=True, forbid_unknown_fields=True):
+    """The query of a call."""
+
+    shape: Shape | UnsetType = field(default=UNSET, name="for")
+    """The provider whose list the model was given: what only that form needs is taken back."""
+
+
 class CallsQuery(MatchingPage, kw_only=True):
     """The query of a list of calls."""
 
@@ -197,6 +205,7 @@ class CallsQuery(MatchingPage, kw_only=True):
     *REFUSALS,
     *NO_BUNDLE,
     BundleDisabled,
+    query=InvokeQuery,
     body=Invocation,
     headers=_HEADERS,
     located=True,
@@ -222,6 +231,7 @@ async def invoke_tool(request: RestRequest) -> Handled:
     "invoke",
     INVOKED,
     *REFUSALS,
+    query=InvokeQuery,
     body=Invocation,
     headers=_HEADERS,
     located=True,
@@ -243,6 +253,8 @@ async def _invoke(request: RestRequest, tool: str) -> Handled:
     if arguments is None:
         body = request.body()
         arguments, dry_run = body.args, body.dry_run
+    if request.query.shape is not UNSET:
+        arguments = await run_in_threadpool(_own, request, tool, request.body().args)
     ctx = Context(
         tool,
         arguments,
@@ -272,6 +284,12 @@ async def _invoke(request: RestRequest, tool: str) -> Handled:
     await calls.settle(call, request.http.receive, wait_s)
     await calls.keep(call)
     return call_answer(call, request.http.scope)
+
+
+def _own(request: RestRequest, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a call by a provider's list as the tool itself has them."""
+    shaped = shape_tools([request.services.project.get(tool)], request.query.shape)
+    return next((shaped.call(name, arguments)[1] for name in shaped.names), arguments)
 
 
 def arguments_of(body: bytes) -> bytes | None:

@@ -1,1 +1,1 @@
-"""What the web page alone needs of the server: its files, login, and the stream of what changes."""
+"""The part of the server that the web page alone needs: its files, login, and the stream of what changes."""
