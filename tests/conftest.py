@@ -138,9 +138,7 @@ settings.register_profile(
     max_examples=30,
     suppress_health_check=[HealthCheck.too_slow],
 )
-settings.register_profile(
-    "long", settings.get_profile("toolcrib"), derandomize=False, max_examples=1_000
-)
+settings.register_profile("long", settings.get_profile("toolcrib"), derandomize=False, max_examples=1_000)
 settings.load_profile("toolcrib")
 
 
