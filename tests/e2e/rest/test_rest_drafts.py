@@ -156,3 +156,12 @@ def test_a_command_of_curl_becomes_a_manifest(server: HttpServerProcess) -> None
     assert "geheim" not in made["manifest"]
     assert check(server, made["manifest"])["errors"] == 0
     assert server.send("POST", "/import/curl", {"text": "wget x"}).code == "invalid_manifest"
+
+
+def test_a_document_is_imported_by_its_address(server: HttpServerProcess) -> None:
+    asked = {"url": f"{server.address}/openapi.json", "only": ["list_t*"]}
+    report = server.send("POST", "/import/openapi", asked).json
+    assert {one["tool"] for one in report["operations"]} >= {"list_tools", "list_tokens"}
+    assert report["written"] == []
+    missing = server.send("POST", "/import/openapi", {"url": f"{server.address}/nowhere"})
+    assert missing.code == "http_failed"
