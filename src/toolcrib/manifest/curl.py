@@ -36,7 +36,10 @@ def read_curl(text: str) -> tuple[dict[str, Any], list[str]]:
     """
     given = _parsed(text)
     notes = [f"--{name} was left out" for name in _WITHOUT_MEANING if getattr(given, name)]
-    url = urlsplit(given.url)
+    try:
+        url = urlsplit(given.url)
+    except ValueError as error:
+        raise ManifestError(f"{given.url!r} is not an address: {error}") from None
     if url.scheme not in ("http", "https") or not url.hostname:
         raise ManifestError(f"{given.url!r} is not an http or https address", hint="Write the whole address.")
     made = _Made(notes)
@@ -138,7 +141,7 @@ class _Made:
     def body(self, block: dict[str, Any], text: str, *, is_json: bool) -> None:
         try:
             value = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             value = None
         if isinstance(value, dict):
             block["body"] = {name: self.argument(name, one) for name, one in value.items()}

@@ -148,6 +148,10 @@ def test_who_may_call_a_tool(server: HttpServerProcess) -> None:
     assert callers["page"]["effect"] == callers["mcp"]["effect"] == "allow"
     assert "no-ci" in callers["token:ci"]["why"]
     assert {callers["token:ci"]["effect"], callers["token:other"]["effect"]} == {"deny"}
+    one = address.removesuffix("/callers")
+    assert server.send("PATCH", one, {"isEnabled": False}).status == 200
+    assert server.send("GET", address).status == 200
+    assert server.send("PATCH", one, {"isEnabled": True}).status == 200
 
 
 def test_a_command_of_curl_becomes_a_manifest(server: HttpServerProcess) -> None:

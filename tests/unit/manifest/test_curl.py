@@ -64,7 +64,14 @@ def test_a_form_is_sent_as_one() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "wget https://example.com", "curl 'https://x", "curl example.com", "curl --proxy x https://a.b"],
+    [
+        "",
+        "wget https://example.com",
+        "curl 'https://x",
+        "curl example.com",
+        "curl http://[x/",
+        "curl --proxy x https://a.b",
+    ],
 )
 def test_what_cannot_be_read_is_refused(text: str) -> None:
     with pytest.raises(ManifestError):

@@ -19,7 +19,7 @@ def is_record(text: str) -> bool:
     """Return True for FlexiGPT's record as JSON, False for a native manifest, in YAML or JSON."""
     try:
         value = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return isinstance(value, dict) and "impl" in value
 

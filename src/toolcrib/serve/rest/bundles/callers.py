@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from toolcrib.errors import ToolcribError
+from toolcrib.errors import ManifestError, ToolcribError, ToolNotFound
 from toolcrib.guard import Effect
 from toolcrib.project.reports import explain_call
 from toolcrib.serve.http import Answer, Routes
@@ -38,12 +38,19 @@ class Callers(Struct, frozen=True, kw_only=True):
     "admin",
     {200: Callers},
     *NO_TOOL,
+    ManifestError,
 )
 async def list_callers(request: RestRequest) -> Answer:
     """List who may call a tool: this person, clients, tokens that are valid, and agents that have it."""
     services = request.services
     project = services.project
-    tool = project.get(services.name(*named_tool(request)))
+    named, stored = named_tool(request), project.bundles.stored
+    services.store.tool(*named)  # Raises for one that is not there.
+    with stored.lock:
+        listed = stored.listing.find(*named)
+    if listed is None:
+        raise ToolNotFound(f"{services.name(*named)} has just been deleted")
+    tool = project.bundles.entries.tool(listed)  # On or off.
     who: list[tuple[str, Caller | None]] = [("page", None), ("cli", None), ("mcp", None)]
     tokens = [one.caller for one in services.access.tokens.all() if not one.expired]
     who += [(f"token:{one.given_name}", one) for one in tokens]
