@@ -25,6 +25,8 @@ PARTS = {
     "guard": "benchmarks.guard",
     "sandbox": "benchmarks.sandbox",
     "durable": "benchmarks.durable",
+    "pods": "benchmarks.pods",
+    "bridge": "benchmarks.bridge",
 }
 
 

@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -92,7 +92,7 @@ def make_project(port: int) -> Path:
     # Nobody is at a terminal here: a settings file of the demo's own lets it decide without one.
     settings = DATA / "settings.yml"
     DATA.mkdir(mode=0o700)
-    settings.write_text(f"decide_without_terminal: [{{what: [trust], where: [{json.dumps(str(DEMO))}]}}]\n")
+    settings.write_text(f"decide_without_terminal: [{{what: [trust, approve], where: [{json.dumps(str(DEMO))}]}}]\n")
     environment = {**os.environ, "TOOLCRIB_DATA": str(DATA), "TOOLCRIB_CONFIG": str(settings)}
     init = [TOOLCRIB, "init", str(DEMO), "--examples"]
     subprocess.run(init, check=True, env=environment, stderr=subprocess.DEVNULL)
@@ -175,6 +175,19 @@ def show_audit(root: Path) -> None:
     say(f"    the log is whole: {verdict.lines} lines, no secret in it")
 
 
+def show_page(root: Path) -> None:
+    """The link that opens the project's page. On a terminal it is served until Ctrl-C."""
+    command = [TOOLCRIB, "ui", "--print", "--port", "0", "--root", str(root)]
+    environment = {**os.environ, "TOOLCRIB_DATA": str(DATA), "TOOLCRIB_CONFIG": str(DATA / "settings.yml")}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        say(f"\nIts web page, with the calls above in its audit log: {server.stdout.readline().strip()}")
+        if sys.stdout.isatty():
+            with suppress(KeyboardInterrupt):
+                server.wait()
+        server.terminate()
+
+
 def main() -> None:
     """Run the demo from nothing. Two at once would take each other's project away, so the second waits."""
     DEMO.parent.mkdir(exist_ok=True)
@@ -200,6 +213,7 @@ def run(port: int) -> None:
     say("\nTo connect a desktop MCP client, put this into its settings:")
     say(json.dumps(config, indent=2))
     say(f"\nThe demo took {time.perf_counter() - started:.1f} s. The project is in {root}")
+    show_page(root)
 
 
 if __name__ == "__main__":

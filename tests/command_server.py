@@ -51,7 +51,13 @@ LONGEST = 1 << 20
 HUGE = 1 << 21
 COLLAPSE = 25
 """`MADV_COLLAPSE`."""
-HEAVY = ("toolcrib.integrations.", "toolcrib.runs.serve_postgres", "toolcrib.testing.plugin")
+HEAVY = (
+    "toolcrib.integrations.",
+    "toolcrib.pods.operator.cluster",
+    "toolcrib.pods.operator.handlers",
+    "toolcrib.runs.serve_postgres",
+    "toolcrib.testing.plugin",
+)
 """Modules that import large packages, which no command needs."""
 
 

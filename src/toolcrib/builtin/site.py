@@ -53,9 +53,13 @@ class Site:
     def absolute(self, path: str) -> str:
         """Return an argument as an absolute path: relative ones begin in the first root, or in a named one.
 
-        The path is only put together here. It is opened, and checked, beneath the roots.
+        A root whose name is a path is found by that path too. The path is only put together here. It is
+        opened, and checked, beneath the roots.
         """
         roots = self.settings.roots
+        for root in roots:
+            if path == root.name or (root.name[:1] == "/" and path.startswith(f"{root.name}/")):
+                return root.path + path[len(root.name) :]
         name, colon, rest = path.partition(":")
         named = {root.name: root.path for root in roots}
         base = named[name] if colon and name in named else roots[0].path

@@ -25,10 +25,10 @@ def builtin(name: str) -> Builtin:
 
 
 class BuiltinFunction:
-    """Calls the function of the built-in tool of a site."""
+    """Calls the function of the built-in tool of a site, or of another definition."""
 
-    def __init__(self, site: Site) -> None:
-        self._builtin = builtin(site.tool.name)
+    def __init__(self, site: Site, definition: Builtin | None = None) -> None:
+        self._builtin = definition or builtin(site.tool.name)
         self._site = site
         self.grace_s = self._builtin.grace_s
 

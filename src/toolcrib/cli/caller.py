@@ -19,6 +19,7 @@ _VARIABLE = "TOOLCRIB_TOKEN"
 _OPEN: dict[str, Scope] = {
     **dict.fromkeys((
         "agents choose", "agents list", "agents show", "calls list", "calls show", "calls wait", "list",
+        "messages show",
         "runs list", "runs sessions list", "runs show", "runs wait", "runs watch", "serve", "show",
         "workflows list", "workflows show",
     ), "read"),
@@ -28,7 +29,7 @@ _OPEN: dict[str, Scope] = {
     ), "invoke"),
 }  # fmt: skip
 """Scopes that commands need of a token; every other command of a project needs `admin`."""
-_WITHOUT_PROJECT = ("doctor",)
+_WITHOUT_PROJECT = ("channel", "doctor", "operator")
 """Commands that neither read nor change anything of a project or of its user."""
 _OF_FILES = (
     "", "agents choose", "agents list", "agents show", "agents task", "approvals", "audit", "calls",

@@ -26,6 +26,18 @@ toolcrib audit search --event TOOL_REFUSED --since 2h
 toolcrib audit search --tool repo_scan --json
 toolcrib audit tail -n 5
 toolcrib audit tail --follow
+toolcrib bridge --ipc /ipc --state /state/bridge.db
+toolcrib bridge --agent helper --channel telegram
+toolcrib channel telegram
+toolcrib channel slack --listen 127.0.0.1:8080
+toolcrib operator --namespace agents
+toolcrib operator --crds
+toolcrib messages list
+toolcrib messages list --state dead --json
+toolcrib messages show ID
+toolcrib messages show ID --json
+toolcrib messages retry ID
+toolcrib messages retry ID --root ~/shop
 toolcrib bundle create weather
 toolcrib bundle create weather --name 'Weather reports' --disabled
 toolcrib bundle list
@@ -135,6 +147,12 @@ toolcrib servers remove time
 toolcrib servers remove db --yes
 toolcrib show repo_scan
 toolcrib show project/repo_scan@1.0 --json
+toolcrib pod up run.yaml
+toolcrib pod up run.yaml --workspace . --json
+toolcrib pod-run --state /state
+toolcrib pod-run --ipc ./ipc --workspace . --json
+toolcrib sidecar --ipc /ipc
+toolcrib sidecar --ipc ./ipc --workspace . --target git --network github.com
 toolcrib status
 toolcrib status --json
 toolcrib calls submit repo_scan path=src

@@ -34,6 +34,10 @@ class CallContext(Protocol):
         """Name of the caller: `local`, `cli`, `mcp:<client>`."""
 
     @property
+    def call_id(self) -> str | None:
+        """The id of the call, the same in each attempt; None for a call that nothing refers to."""
+
+    @property
     def attempt(self) -> int:
         """1 for the first try."""
 

@@ -20,6 +20,8 @@ _LEADS = {
     "tool_not_found": "Invalid input",
 }
 """First words of an error's text, by code; every other code is a failed call."""
+one_lead: str | None = None
+"""The first word of every error's text in this process, for agents that know only one."""
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
 
@@ -55,7 +57,7 @@ def value_text(value: Any) -> str:
 
 def error_text(error: ToolcribError) -> str:
     """Return an error as text: its kind and message, one line a violation, then the hint."""
-    lines = [f"{_LEADS.get(error.code, 'Tool call failed')}: {error.message}"]
+    lines = [f"{one_lead or _LEADS.get(error.code, 'Tool call failed')}: {error.message}"]
     lines += [f"- {path}: {message}" for path, message in error.violations if message not in error.message]
     if error.hint and error.hint not in error.message:
         lines.append(error.hint)

@@ -7,6 +7,7 @@ from toolcrib.state.drivers.dialect import POSTGRES_NOW
 from toolcrib.state.drivers.joined import join, join_async
 from toolcrib.state.drivers.postgres import PostgresDatabase, PostgresServer
 from toolcrib.state.drivers.sqlite import SqliteDatabase as SqliteDatabase
+from toolcrib.state.messages import TOPIC, ChannelMessage, ChannelMessages
 from toolcrib.state.outbox import Message as Message
 from toolcrib.state.outbox import Outbox as Outbox
 from toolcrib.state.outbox import next_number

@@ -86,6 +86,10 @@ class Outbox:
         tx.notify()
         return message
 
+    def waits(self, topic: str) -> bool:
+        """Return True if a message of a topic is not delivered yet."""
+        return bool(self._database.rows("SELECT 1 FROM outbox WHERE topic = ? LIMIT 1", topic))
+
     def wake(self) -> None:
         """Look for messages at once, because this process has added one. Callable from any thread."""
         self._watch.notify()

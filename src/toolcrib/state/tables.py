@@ -6,6 +6,7 @@ decision, the results of calls with an idempotency key, and how often tools were
 
 from __future__ import annotations
 
+from toolcrib.state.messages import MESSAGES
 from toolcrib.state.outbox import OUTBOX
 
 PROJECT: tuple[str, ...] = (
@@ -253,7 +254,8 @@ CREATE TABLE workers (
     seen_at REAL NOT NULL
 );
 """
-    + OUTBOX,
+    + OUTBOX
+    + MESSAGES,
 )
 """`state.db` in the project's home folder. `approvals.wakes` marks those that calls wait for."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -40,3 +41,4 @@ def test_two_demos_at_once_run_one_after_the_other_and_show_each_step() -> None:
         assert "GOT THROUGH" not in shown
         assert "the log is whole: 12 lines" in shown
         assert '"mcpServers"' in shown
+        assert re.search(r"Its web page, .*: http://127\.0\.0\.1:\d+/#code=\S+$", shown, re.MULTILINE)

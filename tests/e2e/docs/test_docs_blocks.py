@@ -19,6 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
 import pytest
 
 from tests.commands import shared_server
@@ -26,6 +27,8 @@ from tests.conftest import need
 from tests.crib import accept
 from toolcrib.errors import ToolcribError
 from toolcrib.manifest import check_tool, load, parse_tool, read_dialect, read_team
+from toolcrib.pods.operator.resources import InstanceSpec
+from toolcrib.pods.up import read_run
 from toolcrib.project import find, load_config
 from toolcrib.project.config.settings import KEYS
 from toolcrib.runs.agents import read_agent
@@ -114,6 +117,13 @@ def test_manifests_and_settings_are_good(block: Block, tmp_path: Path) -> None:
             read(block.file, block.text.encode())
             return
     document = load(block.text.encode(), str(block))
+    if document.data.get("kind") == "SympoziumInstance":
+        assert msgspec.convert(document.data["spec"], InstanceSpec).skills
+        return
+    if document.data.get("kind") == "AgentRun":
+        (tmp_path / "run.yaml").write_text(block.text)
+        assert read_run(tmp_path / "run.yaml").spec.task
+        return
     if "tools" in document.data or "spec" in document.data:
         dialect = "vega" if "agents" in document.data else "sympozium"
         loaded = read_dialect(str(block), block.text.encode(), dialect)

@@ -17,7 +17,7 @@ from toolcrib.bundles import BundleBody, Store, ToolBody
 from toolcrib.bundles.archive import export_bundle
 from toolcrib.guard import Ledger, Tokens
 from toolcrib.spec.identifier import new_id
-from toolcrib.state import Vault
+from toolcrib.state import PROJECT, ChannelMessages, SqliteDatabase, Vault
 
 pytestmark = pytest.mark.usefixtures("kernel")
 
@@ -418,3 +418,17 @@ def test_usage_is_totalled_by_tool_and_day(server: HttpServerProcess) -> None:
     assert server.send("GET", address).json["slug"] == "look"
     other = server.create_token("no-usage", "read", tools=["other"])
     assert server.send("GET", "/tools/usage", token=other).json["tools"] == []
+
+
+def test_messages_to_people_are_listed_asked_for_and_sent_again(server: HttpServerProcess) -> None:
+    origin = Vault(server.root, server.data).origin()
+    queue = ChannelMessages(SqliteDatabase(server.root / ".toolcrib/state.db", PROJECT, origin=origin))
+    one, two = (queue.queue({"channel": "slack", "text": text}) for text in ("first", "second"))
+    queue.settle([(one, "dead", "channel_not_found", b"{}")])
+    page = server.send("GET", "/messages?state=dead").json
+    assert [(found["id"], found["error"]) for found in page["messages"]] == [(one, "channel_not_found")]
+    assert server.send("GET", f"/messages/{two}").json["state"] == "queued"
+    new = server.send("POST", f"/messages/{one}/retry").json["id"]
+    assert server.send("GET", f"/messages/{new}").json["data"]["text"] == "first"
+    assert server.send("POST", f"/messages/{two}/retry").code == "conflict"
+    assert server.send("GET", f"/messages/{one}").status == 404

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import time
-
-import orjson
+from functools import partial
 
 from toolcrib.builtin.definition import Builtin, string
 from toolcrib.builtin.site import Site
 from toolcrib.errors import ToolUnavailable
 from toolcrib.executors.function.threads import run_in_thread
 from toolcrib.spec import Annotations, CallContext, Example
-from toolcrib.spec.moment import written
-from toolcrib.state import Outbox
+from toolcrib.state import ChannelMessages
 
-TOPIC = "channel.message.send"
-"""The topic of the outbox, and of the bus that a bridge delivers to."""
 CHANNELS = ("whatsapp", "telegram", "discord", "slack")
 
 
@@ -32,20 +27,13 @@ async def send_channel_message(
             "send_channel_message needs a project, whose database keeps messages until they are delivered",
             hint="Open a project and list the tool under `builtins` in its config.yml.",
         )
-    database = site.database()
+    database, source = site.database(), ctx.variables or {}
+    # A run that a message began answers there.
+    if not chatId and source.get("SOURCE_CHANNEL") == channel:
+        chatId = str(source.get("SOURCE_CHAT_ID", ""))  # noqa: N806 - as above
     data = {"channel": channel, "text": text} | ({"chatId": chatId} if chatId else {})
-    body = {
-        "topic": TOPIC,
-        "timestamp": written(time.time()),
-        "metadata": {} if ctx.run_id is None else {"agentRunID": ctx.run_id},
-        "data": data,
-    }
-
-    def put() -> str:
-        with database.write() as tx:
-            return Outbox.put(tx, TOPIC, orjson.dumps(body)).id
-
-    number = await run_in_thread(put)
+    metadata = {} if ctx.run_id is None else {"agentRunID": ctx.run_id}
+    number = await run_in_thread(partial(ChannelMessages(database).queue, data, metadata))
     return f"Message queued for {channel} (target: {chatId or 'owner (self)'}), id {number}"
 
 
@@ -54,12 +42,12 @@ BUILTIN = Builtin(
     description=(
         "Send a message to the user via a connected channel (WhatsApp, Telegram, Discord, Slack)."
         " Use this when the user asks to be notified or to get a summary. The message is queued and delivered"
-        " later; without chatId it goes to the owner of the device."
+        " later. Without chatId it goes to the chat that the task came from, else to the owner of the device."
     ),
     properties={
         "channel": string("The channel to send through.", enum=list(CHANNELS)),
         "text": string("The text of the message.", minLength=1),
-        "chatId": string("The chat or group. Leave it out to send to the owner of the device."),
+        "chatId": string("The chat or group. Leave it out to answer, or to send to the owner of the device."),
     },
     run=send_channel_message,
     annotations=Annotations(read_only=False, destructive=False, idempotent=False, open_world=True),

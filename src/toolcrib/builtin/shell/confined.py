@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -21,11 +22,13 @@ from toolcrib.executors.output import (
     run_followed,
     uncut,
 )
+from toolcrib.executors.workspace.network import CallNetwork
 from toolcrib.executors.workspace.workspace import Workspace
 from toolcrib.sandbox import Completed, Confinement
 from toolcrib.sandbox.files.paths import PathCache, Paths
 from toolcrib.spec import Annotations, CallContext, Example, Network, Outcome, Permissions, Tool
 from toolcrib.spec.calls.content import media_type_of
+from toolcrib.spec.record import record
 
 _OPTIONS: Mapping[str, Any] = {
     "properties": {
@@ -76,40 +79,74 @@ def shell_tool(
     )
 
 
-async def _result(
-    site: Site, ctx: CallContext, command: str, workdir: str | None, timeout_s: float
-) -> Outcome:
-    """Run a line and return its output as text, whatever its exit code is.
+@record
+class Ran:
+    """A command that has ended."""
 
-    Raises PermissionDenied for a working folder outside of the roots, TimedOut with the output so far.
+    done: Completed
+    job: Confinement
+    network: CallNetwork
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Warnings about its network and about places that were replaced."""
+        return (*self.network.warnings, *place_warnings(self.done))
+
+
+async def run_confined(
+    site: Site,
+    ctx: CallContext,
+    argv: tuple[str, ...],
+    workdir: str | None,
+    timeout_s: float,
+    **more: Any,
+) -> Ran:
+    """Run a command with the folders and the network of its tool, whatever its exit code is.
+
+    `more` are further fields of its `Confinement`. Raises PermissionDenied for a working folder outside of
+    the roots.
     """
     workspace, tool = site.host.workspace(), site.tool
     network = workspace.network(tool)
     job = workspace.call_job(
         _ground(site, workdir or "."),
         tool,
-        {},
+        tool.permissions.environment(os.environ),
         ctx,
-        argv=("/bin/sh", "-c", command),
+        argv=argv,
         output_limit=tool.limits.output_bytes or MAX_OUTPUT,
+        **more,
         **network.job,
     )
     limit_ms = max(1, int(timeout_s * 1000))
-    # The limit that ends it names the error: the caller's own, or the one of the tool.
-    own = limit_ms < job.timeout_ms
     done = await run_followed(ctx, replace(job, timeout_ms=min(limit_ms, job.timeout_ms)))
+    return Ran(done, job, network)
+
+
+async def _result(
+    site: Site, ctx: CallContext, command: str, workdir: str | None, timeout_s: float
+) -> Outcome:
+    """Run a line and return its output as text. Raises TimedOut with the output so far."""
+    ran = await run_confined(site, ctx, ("/bin/sh", "-c", command), workdir, timeout_s)
+    done, job = ran.done, ran.job
     warnings: list[str] = []
     text = _text(ctx, done, warnings)
     if done.timed_out:
+        # The limit that ends it names the error: the caller's own, or the one of the tool.
+        own = int(timeout_s * 1000) < job.timeout_ms
         error = TimedOut(f"the command took longer than {timeout_s:g} s") if own else ctx.timed_out()
         error.details |= {**facts(done), "output": text}
         error.message += f". Until then it wrote:\n{text}" if done.stdout or done.stderr else ""
         error.args = (error.message,)
         with places_reported(done):
             raise error
-    if done.exit_code and not network.refused and (denied := _denied(workspace, tool, job, done)):
+    if (
+        done.exit_code
+        and not ran.network.refused
+        and (denied := _denied(site.host.workspace(), site.tool, job, done))
+    ):
         warnings.append(f"{denied.message}. {denied.hint}")
-    return Outcome(text, (*warnings, *network.warnings, *place_warnings(done)), facts(done))
+    return Outcome(text, (*warnings, *ran.warnings), facts(done))
 
 
 def _denied(workspace: Workspace, tool: Tool, job: Confinement, done: Completed) -> PermissionDenied | None:

@@ -34,6 +34,8 @@ FOLDER = 0x4000_0000
 """The name is a folder's."""
 SELF = _DELETE_SELF | _MOVE_SELF
 """The watched folder itself is gone."""
+GONE = _DELETE | _MOVED_FROM
+"""The name is gone from the folder."""
 # Not IN_MODIFY: it comes with each write, when the file is not complete yet.
 _ASKED = _ATTRIB | _CLOSE_WRITE | _MOVED_FROM | _MOVED_TO | MADE | _DELETE | SELF | _ONLYDIR
 _HEAD = struct.Struct("iIII")

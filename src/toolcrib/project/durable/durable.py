@@ -9,6 +9,7 @@ from toolcrib.project.catalog.catalog import ProjectCatalog
 from toolcrib.project.control.steps import ProjectSteps
 from toolcrib.project.setup import Setup
 from toolcrib.spec.model_provider import program_models
+from toolcrib.state import ChannelMessages
 from toolcrib.state.shared import shared_property
 
 if TYPE_CHECKING:
@@ -59,6 +60,11 @@ class DurableParts:
         )
         calls.on_beat += [self.offer, lambda: self.pruner.beat()]  # noqa: PLW0108 - made when it is needed
         return calls
+
+    @property
+    def messages(self) -> ChannelMessages:
+        """Messages to people on channels."""
+        return ChannelMessages(self._steps.store.state)
 
     @shared_property
     def advance(self) -> RunAdvance:

@@ -26,6 +26,7 @@ from toolcrib.runs.agents.tools import AgentTools
 from toolcrib.runs.filters import Change, Changed, Filters, changeable
 from toolcrib.runs.sessions import DurableRuns, Run, RunDraft, RunEvent, RunStore, StoredMessage
 from toolcrib.spec import Caller
+from toolcrib.state import Transaction
 
 _CALLS = (
     "SELECT calls.id, calls.state, calls.tool, calls.attempts, calls.ended_at,"
@@ -143,12 +144,14 @@ class AgentRuns:
         caller: str = "local",
         identity: Caller | None = None,
         trace: str | None = None,
+        note: Callable[[Transaction, str], None] | None = None,
     ) -> str:
         """Store a run and return its id. A worker continues it; in this process, `wait` or `serve` does.
 
         `variables` reach the tools of the run and of its sub-agents, but no model. With `stream`, parts of
         answers are events. A caller with a token continues with sessions of its own only. A second run of a
-        session waits for the first one to end. Raises `NotFoundError` for agent, session, tools and model
+        session waits for the first one to end. `note` gets the run's id within the transaction that stores
+        the run; what it raises undoes both. Raises `NotFoundError` for agent, session, tools and model
         provider, `SecretMissing` without a key.
         """
         if session is not None and identity is not None and not identity.may("admin"):
@@ -165,7 +168,7 @@ class AgentRuns:
             stream,
             trace or current_trace(),
         )
-        return self.store.create_run(session, new)
+        return self.store.create_run(session, new, note)
 
     def team(self, agent: str | Agent) -> AgentTeam:
         """Return an agent with those below it. Raises as `start` does."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field
 from typing import Any, Unpack, cast, get_args
@@ -106,7 +106,12 @@ class RunStore:
         tx.add("sessions", row)
         return id
 
-    def create_run(self, session_id: str | None, new: RunDraft) -> str:
+    def create_run(
+        self,
+        session_id: str | None,
+        new: RunDraft,
+        note: Callable[[Transaction, str], None] | None = None,
+    ) -> str:
         """Store a run of a session, or of a new one, and return its id.
 
         It waits while an earlier run of the session has not ended. Raises `NotFoundError` for the session,
@@ -116,7 +121,10 @@ class RunStore:
         if len(new.prompt) > _MAX_TEXT:
             raise InvalidInput(f"the prompt has more than {_MAX_TEXT:,} characters")
         with self.change(f"session {session_id or new_id()}") as notes:
-            return self.insert_root(notes, session_id, new, variables)
+            run = self.insert_root(notes, session_id, new, variables)
+            if note is not None:
+                note(notes.tx, run)
+            return run
 
     def insert_root(
         self,

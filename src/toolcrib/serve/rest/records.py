@@ -62,6 +62,7 @@ PATH: dict[str, Any] = {
     "artifactId": _named("`id` of an artifact."),
     "workflow": _named("`name` of a workflow.", "report"),
     "approvalId": _named("`id` of an approval."),
+    "messageId": _named("`id` of a message."),
     "asset": _named("Name of a file of the web page.", "index.js"),
     "tokenName": _named("`name` of a token.", "ci"),
 }

@@ -8,7 +8,7 @@ from typing import Any
 from toolcrib import __version__
 from toolcrib.serve.http import Answer, Route, describe
 from toolcrib.serve.rest import artifacts
-from toolcrib.serve.rest.admin import approvals, audit, manifests, overview, tokens
+from toolcrib.serve.rest.admin import approvals, audit, manifests, messages, overview, tokens
 from toolcrib.serve.rest.bundles import archive, bundles, callers, catalog, drafts, tools, trash, usage
 from toolcrib.serve.rest.calls import many
 from toolcrib.serve.rest.calls import routes as calls
@@ -42,6 +42,7 @@ ROUTES: tuple[Route, ...] = (
     *workflows.ROUTES,
     *approvals.ROUTES,
     *audit.ROUTES,
+    *messages.ROUTES,
     *overview.ROUTES,
     *tokens.ROUTES,
     *manifests.ROUTES,

@@ -1,0 +1,1 @@
+"""The services that people read messages on, behind one interface."""

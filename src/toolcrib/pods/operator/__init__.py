@@ -1,0 +1,1 @@
+"""The operator for Kubernetes: resources, the pods that it builds of them, and how it keeps both in step."""

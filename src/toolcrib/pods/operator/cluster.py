@@ -1,0 +1,125 @@
+"""What the operator asks of the API of Kubernetes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import aiohttp
+import kopf
+import orjson
+
+from toolcrib.errors import ConflictError, UnavailableError
+from toolcrib.pods.operator.resources import GROUP, VERSION
+
+_MERGE = "application/merge-patch+json"
+_LOG_LINES, _LOG_CHARACTERS = 1_000, 1_000_000
+_PATHS = {
+    "AgentRun": f"apis/{GROUP}/{VERSION}/namespaces/{{}}/agentruns",
+    "SympoziumInstance": f"apis/{GROUP}/{VERSION}/namespaces/{{}}/sympoziuminstances",
+    "Pod": "api/v1/namespaces/{}/pods",
+    "NetworkPolicy": "apis/networking.k8s.io/v1/namespaces/{}/networkpolicies",
+}
+
+
+class Taken(ConflictError):
+    """The name of something that a run needs belongs to something else."""
+
+
+class Cluster:
+    """A connection, as the pod's service account or as the kubeconfig says.
+
+    Its methods raise `kopf.TemporaryError` where another attempt may succeed.
+    """
+
+    def __init__(self, settings: kopf.OperatorSettings) -> None:
+        self._settings = settings
+        self._session: aiohttp.ClientSession | None = None
+        self._log_in()
+
+    async def aclose(self) -> None:
+        """Close the connection."""
+        if self._session is not None:
+            await self._session.close()
+
+    async def find(self, kind: str, namespace: str, name: str) -> dict[str, Any] | None:
+        """Return a resource, if there is one of this name."""
+        found = await self._ask("GET", kind, namespace, name, missing=b"")
+        return orjson.loads(found) if found else None
+
+    async def make(self, manifest: Mapping[str, Any]) -> None:
+        """Make a resource, unless it is there; `Taken` if it belongs to something else."""
+        kind, meta = manifest["kind"], manifest["metadata"]
+        made = await self._ask("POST", kind, meta["namespace"], "", manifest, conflict=b"")
+        there = made or await self._ask("GET", kind, meta["namespace"], meta["name"])
+        owners = [one["uid"] for one in orjson.loads(there)["metadata"].get("ownerReferences", ())]
+        if meta["ownerReferences"][0]["uid"] not in owners:
+            raise Taken(f"{kind} {meta['name']} is there and belongs to something else")
+
+    async def patch_status(self, namespace: str, name: str, status: Mapping[str, str]) -> None:
+        """Change the status of an AgentRun."""
+        await self._ask("PATCH", "AgentRun", namespace, f"{name}/status", {"status": status}, missing=b"")
+
+    async def log(self, namespace: str, pod: str) -> str:
+        """Return the end of the log of the agent in a pod; no text if there is none any more."""
+        query = f"log?container=agent&tailLines={_LOG_LINES}"
+        found = await self._ask("GET", "Pod", namespace, f"{pod}/{query}", missing=b"", wrong=b"")
+        return found.decode(errors="replace")[-_LOG_CHARACTERS:]
+
+    async def remove_pod(self, namespace: str, pod: str) -> None:
+        """Delete a pod, if it is there."""
+        await self._ask("DELETE", "Pod", namespace, pod, missing=b"")
+
+    def _log_in(self) -> None:
+        found = kopf.login_with_service_account(settings=self._settings)
+        found = found or kopf.login_with_kubeconfig(settings=self._settings)
+        if found is None:
+            raise UnavailableError("there is no cluster", hint="Set KUBECONFIG, or run this in a pod.")
+        self._server = str(found.server).rstrip("/")
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(ssl=found.as_ssl_context()),
+            headers=found.as_http_headers(),
+            auth=found.as_aiohttp_basic_auth(),
+            timeout=aiohttp.ClientTimeout(total=30),
+        )
+
+    async def _ask(
+        self,
+        method: str,
+        kind: str,
+        namespace: str,
+        rest: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        missing: bytes | None = None,
+        conflict: bytes | None = None,
+        wrong: bytes | None = None,
+    ) -> bytes:
+        """Make a request and return the answer. The last three are the answers to 404, 409 and 400."""
+        url = f"{self._server}/{_PATHS[kind].format(namespace)}/{rest}".rstrip("/")
+        kept = {404: missing, 409: conflict, 400: wrong}
+        data = None if body is None else orjson.dumps(body)
+        headers = {"content-type": _MERGE if method == "PATCH" else "application/json"}
+        for attempt in range(2):
+            assert self._session is not None
+            try:
+                async with self._session.request(method, url, data=data, headers=headers) as answer:
+                    text = await answer.read()
+            except (aiohttp.ClientError, TimeoutError) as error:
+                raise kopf.TemporaryError(f"Kubernetes does not answer: {error}", delay=5) from error
+            if (
+                answer.status == 401 and attempt == 0
+            ):  # The token of a service account is a new one each hour.
+                await self._session.close()
+                self._log_in()
+                continue
+            break
+        if answer.status < 300:
+            return text
+        if (instead := kept.get(answer.status)) is not None:
+            return instead
+        reason = (
+            f"Kubernetes answered {answer.status} to {method} {kind}: {text[:300].decode(errors='replace')}"
+        )
+        # Also where a right is missing: somebody may grant it.
+        raise kopf.TemporaryError(reason, delay=5)

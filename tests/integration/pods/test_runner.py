@@ -1,0 +1,174 @@
+"""`toolcrib pod-run` and `toolcrib pod up`: a task from the environment, its tools, its files, its end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.commands import PROGRAM, Forked, run
+from tests.mailbox import serve_once
+from tests.patience import wait_for
+from toolcrib.pods.protocol import AgentResult
+from toolcrib.pods.runner import Folders, PodRunner, Task
+from toolcrib.spec import views
+
+Step = tuple[str, dict[str, Any]]
+
+
+@pytest.fixture(autouse=True)
+def lead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A runner has a process of its own, whose errors all begin with one word."""
+    monkeypatch.setattr(views, "one_lead", None)
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> Folders:
+    for name in ("ipc", "workspace", "skills", "tmp"):
+        (tmp_path / name).mkdir()
+    return Folders(*(str(tmp_path / name) for name in ("ipc", "workspace", "skills", "tmp", "state")))
+
+
+def script(*steps: Step) -> list[dict[str, Any]]:
+    calls = [{"tool": name, "arguments": arguments} for name, arguments in steps]
+    return [{"calls": calls}, {"text": "All is done."}]
+
+
+async def ran(folders: Folders, *steps: Step, **more: Any) -> AgentResult:
+    task = Task("do it", "scripted", "", script=json.dumps(script(*steps)), **more)
+    return await PodRunner(task, folders).run()
+
+
+def shown(folders: Folders) -> dict[str, str]:
+    """Return what the model was shown of each tool."""
+    import sqlite3
+
+    with sqlite3.connect(Path(folders.state, ".toolcrib", "state.db")) as database:
+        rows = database.execute("SELECT content FROM run_messages WHERE kind = 'results'").fetchall()
+    return {part["tool_name"]: part["content"] for (text,) in rows for part in json.loads(text)["parts"]}
+
+
+def outputs(folders: Folders) -> dict[str, Any]:
+    return {path.name: json.loads(path.read_text()) for path in Path(folders.ipc, "output").iterdir()}
+
+
+async def test_a_task_runs_with_the_tools_of_the_guide(
+    folders: Folders, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "toolcrib.pods.runner")
+    workspace, ipc = Path(folders.workspace), Path(folders.ipc)
+    (workspace / "a.txt").write_text("lathe")
+    executor = asyncio.create_task(asyncio.to_thread(serve_once, Path(folders.ipc)))
+    result = await ran(
+        folders,
+        ("execute_command", {"command": "echo out; echo err >&2; exit 3"}),
+        ("read_file", {"path": "/workspace/a.txt"}),
+        ("write_file", {"path": "/workspace/new/b.txt", "content": "turned"}),
+        ("list_directory", {"path": "/workspace"}),
+        ("send_channel_message", {"text": "hi"}),
+        channel="slack",
+        chat="C7",
+    )
+    assert await executor == "echo out; echo err >&2; exit 3"
+    assert (result.status, result.response, result.metrics["toolCalls"]) == ("success", "All is done.", 5)
+    seen = shown(folders)
+    assert seen["execute_command"] == "out\n\nSTDERR: err\n\n(exit code: 3)"
+    assert seen["read_file"] == "lathe"
+    assert (workspace / "new" / "b.txt").read_text() == "turned"
+    assert "a.txt" in seen["list_directory"]
+    (message,) = (ipc / "messages").iterdir()
+    assert json.loads(message.read_text()) == {"channel": "slack", "text": "hi", "chatId": "C7"}
+    assert seen["send_channel_message"].endswith(f"id {message.name[5:-5]}")
+    assert "tool call: execute_command" in caplog.messages
+    written = outputs(folders)
+    assert written["result.json"]["response"] == "All is done."
+    assert written["status.json"]["phase"] == "done"
+    parts = [written[f"stream-{number}.json"]["content"] for number in range(len(written) - 2)]
+    assert "".join(parts) == "All is done."
+    assert list((ipc / "tools").glob("exec-*")) == []
+
+
+async def test_what_tools_refuse_and_how_long_results_are(folders: Folders) -> None:
+    executor = asyncio.create_task(asyncio.to_thread(serve_once, Path(folders.ipc)))
+    await ran(
+        folders,
+        ("execute_command", {"command": "head -c 70000 /dev/zero | tr '\\0' x"}),
+        ("read_file", {"path": "/etc/passwd"}),
+        ("write_file", {"path": "/skills/a.md", "content": "x"}),
+        ("send_channel_message", {"channel": "pigeon", "text": "hi"}),
+    )
+    await executor
+    seen = shown(folders)
+    assert seen["execute_command"].startswith("x" * 50_000 + "\n[cut: the first 50,000 of 70,000 bytes")
+    assert "artifact_read" in seen["execute_command"]
+    assert seen["read_file"].startswith("Error: path escapes sandbox: /etc/passwd")
+    assert seen["write_file"].startswith("Error: ")
+    assert seen["send_channel_message"].startswith("Error: ")
+
+
+async def test_a_run_without_tools_and_one_that_fails(folders: Folders) -> None:
+    assert (await ran(folders, tools=False)).metrics["toolCalls"] == 0
+    task = Task("do it", "openai", "some", base_url="http://127.0.0.1:9/v1")
+    other = Folders(folders.ipc, folders.workspace, folders.skills, folders.tmp, folders.state + "2")
+    failed = await PodRunner(Task("do it", "nobody", "some"), other).run()
+    assert (failed.status, failed.response) == ("error", "")
+    assert "there is no model provider 'nobody'" in failed.error
+    assert outputs(folders)["status.json"]["phase"] == "failed"
+    assert task.providers[0].key is None
+
+
+def _environment(folders: Folders, steps: Sequence[Step]) -> dict[str, str]:
+    return {
+        **os.environ,
+        "TASK": "do it",
+        "MODEL_PROVIDER": "scripted",
+        "MODEL_SCRIPT": json.dumps(script(*steps)),
+    }
+
+
+@pytest.mark.usefixtures("kernel")
+def test_a_runner_that_is_killed_goes_on_and_its_command_runs_once(folders: Folders) -> None:
+    ipc, workspace = folders.ipc, Path(folders.workspace)
+    where = ["--ipc", ipc, "--workspace", str(workspace), "--skills", folders.skills]
+    sidecar = Forked([PROGRAM, "sidecar", *where[:4]])
+    command = "echo ran >> log; while [ ! -e go ]; do sleep 0.05; done; echo end"
+    environment = _environment(folders, [("execute_command", {"command": command})])
+    argv = [PROGRAM, "pod-run", *where, "--state", folders.state]
+    first = Forked(argv, env=environment)
+    wait_for((workspace / "log").exists, "the command", 60)
+    first.kill()
+    first.wait()
+    (workspace / "go").touch()
+    done = run(argv[1:], workspace, environment)
+    sidecar.terminate()
+    sidecar.wait()
+    assert (done.returncode, done.stdout) == (0, b"All is done.\n"), done.stderr
+    assert (workspace / "log").read_text() == "ran\n"
+    assert shown(folders)["execute_command"] == "end\n"
+
+
+@pytest.mark.usefixtures("kernel")
+def test_pod_up_prints_the_answer(tmp_path: Path) -> None:
+    steps = script(("execute_command", {"command": "echo turned > /workspace/out; cat out"}))
+    spec = {"task": "do it", "model": {"provider": "scripted", "model": "", "script": steps}}
+    document = {
+        "apiVersion": "sympozium.ai/v1alpha1",
+        "kind": "AgentRun",
+        "metadata": {"name": "test-tool"},
+        "spec": {"instanceRef": "mine", **spec},
+    }
+    (tmp_path / "run.yaml").write_text(json.dumps(document))
+    environment = {**os.environ, "TOOLCRIB_DATA": str(tmp_path / "data")}
+    done = run(["pod", "up", "run.yaml"], tmp_path, environment)
+    assert (done.returncode, done.stdout) == (0, b"All is done.\n"), done.stderr
+    assert not (tmp_path / "data/pods/test-tool/state").exists()
+    assert (tmp_path / "data/pods/test-tool/workspace/out").read_text() == "turned\n"
+    (tmp_path / "other.yaml").write_text("kind: Pod\n")
+    done = run(["pod", "up", "other.yaml"], tmp_path, environment)
+    assert done.returncode == 4
+    assert b"this is not an AgentRun" in done.stderr

@@ -1,0 +1,170 @@
+"""`toolcrib sidecar`: commands of requests, confined, and none lost or repeated when it is killed."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.commands import PROGRAM, Forked, run
+from tests.mailbox import Runner
+from tests.patience import patient, wait_for
+from toolcrib.pods.protocol import FAILED
+
+pytestmark = pytest.mark.usefixtures("kernel")
+
+
+class Pod:
+    """A folder of requests, a workspace, and a sidecar."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        self.workspace = folder / "workspace"
+        self.workspace.mkdir()
+        self.runner = Runner(folder / "ipc")
+        self._argv = [PROGRAM, "sidecar", "--ipc", str(folder / "ipc"), *options]
+        self.process = self.start()
+
+    def start(self) -> Forked:
+        self.process = Forked(self._argv, cwd=self.workspace)
+        return self.process
+
+    def ask(self, name: str, command: str = "", **request: Any) -> dict[str, Any]:
+        self.runner.put(name, command=command, **request)
+        return self.runner.answer(name)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+@pytest.fixture(scope="module")
+def pod(tmp_path_factory: pytest.TempPathFactory, kernel: None) -> Iterator[Pod]:
+    folder = tmp_path_factory.mktemp("pod")
+    (folder / "given").mkdir()
+    (folder / "given" / "file").write_text("given")
+    os.environ["POD_GIVEN"] = "from the pod"
+    made = Pod(folder, "--read", str(folder / "given"), "--env", "POD_GIVEN", "--target", "git")
+    yield made
+    made.process.terminate()
+    assert made.process.wait(patient(20)) == 0
+
+
+def test_a_command_is_answered_with_its_streams_and_exit_code(pod: Pod) -> None:
+    assert pod.ask("1", "echo out; echo err >&2; exit 3") == {
+        "id": "1",
+        "exitCode": 3,
+        "stdout": "out\n",
+        "stderr": "err\n",
+        "timedOut": False,
+    }
+    assert pod.ask("2", "kill -9 $$")["exitCode"] == 137
+    assert pod.ask("3", argv=["cat"], stdin="words of mine")["stdout"] == "words of mine"
+    assert pod.ask("4", "printf", args=["%s|%s", "a b", "$(id)"])["stdout"] == "a b|$(id)"
+    assert "no_such_program" in pod.ask("5", argv=["no_such_program"])["stderr"]
+
+
+def test_a_command_starts_in_the_workspace_or_a_folder_in_it(pod: Pod) -> None:
+    (pod.workspace / "inner").mkdir()
+    workspace = f"{pod.workspace}\n"
+    assert pod.ask("1", "pwd")["stdout"] == workspace
+    assert pod.ask("2", "pwd", workDir="/workspace")["stdout"] == workspace
+    assert pod.ask("3", "pwd", workDir="inner")["stdout"] == f"{pod.workspace}/inner\n"
+    outside = pod.ask("4", "pwd", workDir="/etc")
+    assert (outside["exitCode"], outside["stderr"]) == (FAILED, "path escapes sandbox: /etc")
+    assert "does not exist" in pod.ask("5", "pwd", workDir="missing")["stderr"]
+
+
+def test_a_command_sees_what_the_sidecar_grants_and_never_the_requests(pod: Pod) -> None:
+    folder = pod.workspace.parent
+    assert pod.ask("1", f"cat {folder}/given/file; echo $POD_GIVEN; echo $HOME")["stdout"] == (
+        "givenfrom the pod\n/tmp\n"
+    )
+    forged = pod.ask("2", f"echo '{{}}' > {pod.runner.folder}/exec-result-3.json")
+    assert forged["exitCode"] != 0
+    assert not (pod.runner.folder / "exec-result-3.json").exists()
+    assert pod.ask("3", f"ls {pod.runner.folder}")["exitCode"] != 0
+    assert pod.ask("4", "touch new && ls")["stdout"].split() == ["inner", "new"]
+
+
+def test_a_command_beyond_its_limit_ends_with_all_its_children(pod: Pod) -> None:
+    found = pod.ask("1", "echo begun; sleep 60 & sleep 60", timeout=1)
+    assert (found["timedOut"], found["exitCode"], found["stdout"]) == (True, 124, "begun\n")
+
+
+def test_the_whole_of_a_long_output_is_in_the_result(pod: Pod) -> None:
+    found = pod.ask("1", "head -c 300001 /dev/zero | tr '\\0' x")
+    assert found["stdout"] == "x" * 300_001
+    cut = pod.ask("2", "head -c 9000000 /dev/zero | tr '\\0' x")
+    assert len(cut["stdout"]) == 8 << 20
+    assert "the output is cut: 8,388,608 of 9,000,000 bytes are here" in cut["stderr"]
+
+
+def test_a_request_for_another_target_stays(pod: Pod) -> None:
+    pod.runner.put("1", command="true", target="kubectl")
+    assert pod.ask("2", "echo ours", target="git")["stdout"] == "ours\n"
+    assert not (pod.runner.folder / "exec-result-1.json").exists()
+
+
+def test_folders_that_contain_each_other_are_refused(tmp_path: Path) -> None:
+    done = run(["sidecar", "--ipc", "ipc", "--workspace", "."], tmp_path)
+    assert done.returncode == 2
+    assert b"contain each other" in done.stderr
+
+
+@pytest.mark.parametrize(("requests", "kills"), [(200, 4), pytest.param(2_000, 60, marks=pytest.mark.soak)])
+def test_a_sidecar_that_is_killed_loses_no_request_and_repeats_none_it_has_answered(
+    tmp_path: Path, requests: int, kills: int
+) -> None:
+    pod, chance = Pod(tmp_path, "--concurrency", "4"), random.Random(requests)
+    written = pod.workspace / "log"
+    answered: set[str] = set()
+    waiting: list[str] = []
+    again: Counter[str] = Counter()
+    killed_after = sorted(chance.sample(range(requests), kills))
+    for number in range(requests):
+        pod.runner.put(str(number), command=f"echo {number} >> log; echo {number}")
+        waiting.append(str(number))
+        if number in killed_after:
+            time.sleep(chance.random() * 0.05)
+            pod.kill()
+            again.update(one for one in waiting if not _result(pod, one).exists())
+            pod.start()
+        while len(waiting) > 12:
+            answered.add(_collect(pod, waiting.pop(0)))
+    answered.update(_collect(pod, one) for one in waiting)
+    pod.kill()
+    assert len(answered) == requests
+    ran = Counter(written.read_text().split())
+    assert set(ran) == answered
+    assert {one: count for one, count in ran.items() if count > 1 + again[one]} == {}
+
+
+def _result(pod: Pod, name: str) -> Path:
+    return pod.runner.folder / f"exec-result-{name}.json"
+
+
+def _collect(pod: Pod, name: str) -> str:
+    found = pod.runner.answer(name, 60)
+    assert (found["stdout"], found["exitCode"]) == (f"{name}\n", 0)
+    return name
+
+
+def test_a_request_that_kills_its_sidecar_each_time_is_given_up(tmp_path: Path) -> None:
+    pod = Pod(tmp_path)
+    pod.runner.put("1", command="echo begun >> log; sleep 60")
+    log = pod.workspace / "log"
+    begun: Callable[[int], bool] = lambda times: log.exists() and log.read_text().count("begun") == times  # noqa: E731
+    for times in (1, 2, 3):
+        wait_for(lambda times=times: begun(times), "the command")  # type: ignore[misc]
+        pod.kill()
+        pod.start()
+    assert "given up" in pod.runner.answer("1")["stderr"]
+    pod.process.send_signal(signal.SIGTERM)
+    assert pod.process.wait(patient(20)) == 0
