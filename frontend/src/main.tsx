@@ -9,6 +9,7 @@ import { applyTheme } from "./parts/theme";
 import { router } from "./router";
 import "./style/tokens.css";
 import "./style/base.css";
+import "./style/controls.css";
 import "./style/parts.css";
 import "./style/shell.css";
 import { loadLanguage } from "./text";

@@ -28,7 +28,7 @@ include-operation-id = [
     "list_grants", "list_audit_lines", "lint_text", "convert_text", "import_openapi", "get_usage",
     "list_runs", "list_sessions", "create_session", "explain_policy", "cancel_calls", "retry_calls",
     "cancel_runs", "retry_runs", "get_all_usage", "stream_call_events", "stream_run_events",
-    "stream_all_run_events",
+    "stream_all_run_events", "import_curl", "invoke_draft",
 ]
 checks.positive_data_acceptance.expected-statuses = ["2xx", 400, 401, 403, 404, 409, 410, 412]
 

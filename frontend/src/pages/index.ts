@@ -8,6 +8,8 @@ type PageEntry = {
   path: string;
   load: () => Promise<{ Page: ComponentType }>;
   title?: Key;
+  /** Its name in the palette, for a page that others lead to. */
+  action?: Key;
   /** The outline of its icon in a box of 24 by 24. */
   icon?: string;
 };
@@ -19,6 +21,9 @@ export const PAGES: readonly PageEntry[] = [
     title: "page.tools",
     icon: "M4 5h16v5H4zM4 14h6v5H4zM14 14h6v5h-6z",
   },
+  { path: "/tools/new", load: () => import("./build/BuildPage"), action: "build.new" },
+  { path: "/tools/import", load: () => import("./build/ImportPage"), action: "import.title" },
+  { path: "/tools/trash", load: () => import("./build/TrashPage"), action: "trash.title" },
   { path: "/tools/$bundle/$slug/$version", load: () => import("./tools/ToolPage") },
   {
     path: "/approvals",

@@ -31,8 +31,8 @@ export default function Palette({ close, pick }: { close: () => void; pick?: (to
   }, []);
 
   const go = (to: string) => () => void navigate({ to });
-  const pages: Action[] = PAGES.flatMap(({ path, title }) =>
-    title === undefined ? [] : [{ id: path, label: t(title), run: go(path) }],
+  const pages: Action[] = PAGES.flatMap(({ path, title, action = title }) =>
+    action === undefined ? [] : [{ id: path, label: t(action), run: go(path) }],
   );
   const actions: Action[] = [
     ...THEMES.map((theme) => ({

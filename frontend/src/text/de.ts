@@ -1,4 +1,5 @@
 import type { Messages } from ".";
+import { build } from "./de.build";
 import { operations } from "./operations.de";
 
 export { errors } from "./errors.de";
@@ -91,8 +92,31 @@ export const de: Messages = {
   "tool.version": "Version",
   "tool.name": "Aufgerufen als",
   "tool.modified": "Geändert",
-  "tool.recent": "Letzte Aufrufe",
-  "tool.recent.none": "Der Server kennt keinen Aufruf",
+  "tool.history": "Verlauf",
+  "tool.history.none": "Noch niemand hat es aufgerufen",
+  "tool.history.again": "Diese Argumente benutzen: {arguments}",
+  "tool.history.all": "Alle seine Zeilen im Audit-Log",
+  "tool.callers": "Wer es aufrufen darf",
+  "tool.callers.page": "Sie, auf dieser Seite",
+  "tool.callers.cli": "Sie, auf der Kommandozeile",
+  "tool.callers.mcp": "MCP-Clients ohne Token",
+  "tool.effect.allow": "erlaubt",
+  "tool.effect.ask": "fragt",
+  "tool.effect.deny": "verboten",
+  "tool.edit": "Neue Version",
+  "tool.copy": "In ein Bundle kopieren",
+  "tool.export": "Sein Bundle exportieren",
+  "tool.delete": "Löschen",
+  "tool.deleted": "{name} ist im Papierkorb",
+  "tool.delete.refused": "{name} wurde nicht gelöscht: {reason}",
+  "tool.delete.title": "{name} löschen?",
+  "tool.delete.calls": "Aufrufe dieser Version schlagen dann fehl, auch die von Agenten und von Tools mit Schritten.",
+  "tool.delete.versions": "Andere Versionen bleiben, wie sie sind.",
+  "tool.delete.trust": "Freigaben, die für es gelten, wirken nicht mehr.",
+  "tool.delete.trash": "Sie können es aus dem Papierkorb wiederherstellen.",
+  "tool.delete.used": "Es wurde {n}-mal aufgerufen.|Es wurde {n}-mal aufgerufen.",
+  "tool.compare": "Unterschied zu Version {version}",
+  "tool.compared": "Von Version {from} zu {to}",
   "tool.failed": "Fehlgeschlagen",
 
   "test.form": "Formular",
@@ -203,4 +227,5 @@ export const de: Messages = {
   "audit.broken": "Die Kette ist gebrochen",
   "audit.lines": "{n} Zeile|{n} Zeilen",
   "audit.export": "{n} Zeile als JSONL speichern|{n} Zeilen als JSONL speichern",
+  ...build,
 };

@@ -1,3 +1,4 @@
+import { build } from "./en.build";
 import { operations } from "./operations.en";
 
 /** Every text of the page in English. `{name}` is a value; of "one|many" the first is for 1. */
@@ -88,8 +89,31 @@ export const en = {
   "tool.version": "Version",
   "tool.name": "Called as",
   "tool.modified": "Changed",
-  "tool.recent": "Recent calls",
-  "tool.recent.none": "The server knows of no call",
+  "tool.history": "History",
+  "tool.history.none": "Nobody has called it yet",
+  "tool.history.again": "Use these arguments: {arguments}",
+  "tool.history.all": "All of its lines in the audit log",
+  "tool.callers": "Who may call it",
+  "tool.callers.page": "you, on this page",
+  "tool.callers.cli": "you, on the command line",
+  "tool.callers.mcp": "MCP clients without a token",
+  "tool.effect.allow": "allowed",
+  "tool.effect.ask": "asks",
+  "tool.effect.deny": "denied",
+  "tool.edit": "New version",
+  "tool.copy": "Copy to a bundle",
+  "tool.export": "Export its bundle",
+  "tool.delete": "Delete",
+  "tool.deleted": "{name} is in the trash",
+  "tool.delete.refused": "{name} was not deleted: {reason}",
+  "tool.delete.title": "Delete {name}?",
+  "tool.delete.calls": "From now on calls of this version fail, also those of agents and tools with steps.",
+  "tool.delete.versions": "Other versions stay as they are.",
+  "tool.delete.trust": "Approvals that hold for it no longer have an effect.",
+  "tool.delete.trash": "You can restore it from the trash.",
+  "tool.delete.used": "It was called {n} time.|It was called {n} times.",
+  "tool.compare": "Difference from version {version}",
+  "tool.compared": "From version {from} to {to}",
   "tool.failed": "Failed",
 
   "test.form": "Form",
@@ -200,4 +224,5 @@ export const en = {
   "audit.broken": "The chain is broken",
   "audit.lines": "{n} line|{n} lines",
   "audit.export": "Save {n} line as JSONL|Save {n} lines as JSONL",
+  ...build,
 };

@@ -67,10 +67,10 @@ class Preview:
 
     def asks(self, call: Call) -> str | None:
         """Return why a call needs approval; None if it does not. Its arguments are checked and completed."""
-        if questions := self.questions(call):
+        context, reasons = self._checked(call), []
+        if questions := self._steps.approval.questions(context):
             return questions[-1].reason
-        reasons = []
-        for step, bound in self._parts(self._find(call.tool).tool):
+        for step, bound in self._parts(context.bound.tool):
             may_ask = self._steps.access.may_ask(bound.tool, call.caller, call.identity)
             if (reason := may_ask or bound.approval_reason) is not None:
                 reasons.append(f"step {step} ({bound.name}): {reason}")
@@ -86,7 +86,8 @@ class Preview:
 
     def _checked(self, call: Call) -> Context:
         context = Context.of(call)
-        context.bound = bound = self._find(call.tool)
+        # A call on its way has its tool, which may be in no list.
+        context.bound = bound = getattr(call, "bound", None) or self._find(call.tool)
         self._steps.access.authorise(context)
         call.arguments = context.arguments = bound.arguments.check(context.arguments)
         return context

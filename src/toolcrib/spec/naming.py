@@ -45,6 +45,10 @@ def _expression(pattern: str) -> re.Pattern[str]:
     return re.compile(translate(unicodedata.normalize("NFC", pattern).replace("[", "[[]")))
 
 
+DRAFTS = "_draft"
+"""The bundle of tools that are tried before they are stored. No slug has an underscore."""
+
+
 def stored_name(bundle: str, slug: str, version: str) -> str:
     """Return the full name of a tool of the store, which is its name in a catalog."""
     return f"{bundle}/{slug}@{version}"

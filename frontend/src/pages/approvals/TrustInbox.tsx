@@ -1,5 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { api, data } from "../../api/client";
+import { DiffLines } from "../../parts/DiffLines";
 import { plain } from "../../parts/json";
 import { Badge } from "../../parts/small";
 import { Shown } from "../../parts/states";
@@ -37,9 +38,7 @@ export function TrustInbox() {
                     {tool.diff !== "" && (
                       <details>
                         <summary>{t("trust.diff")}</summary>
-                        <pre tabIndex={0} dir="ltr">
-                          {plain(tool.diff)}
-                        </pre>
+                        <DiffLines text={tool.diff} />
                       </details>
                     )}
                   </li>

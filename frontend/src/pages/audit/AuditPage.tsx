@@ -1,6 +1,7 @@
 import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { api, data, type Schemas } from "../../api/client";
+import { saveFile } from "../../parts/files";
 import { plain } from "../../parts/json";
 import { Badge, When } from "../../parts/small";
 import { Empty, Failure, Loading } from "../../parts/states";
@@ -106,9 +107,5 @@ function Chain() {
 /** Save lines as a file of JSON lines. */
 function save(lines: Lines): void {
   const text = lines.map((line) => `${JSON.stringify(line)}\n`).join("");
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(new Blob([text], { type: "application/jsonl" }));
-  link.download = "audit.jsonl";
-  link.click();
-  URL.revokeObjectURL(link.href);
+  saveFile(new Blob([text], { type: "application/jsonl" }), "audit.jsonl");
 }

@@ -3,7 +3,7 @@
 import { useState } from "react";
 import { api, data, type ToolItem } from "../../api/client";
 import { t } from "../../text";
-import { type Ended, run } from "../tools/call";
+import { callOf, type Ended, follow } from "../tools/call";
 
 export type Attached = {
   key: number;
@@ -48,7 +48,9 @@ const nothing = () => undefined;
 
 async function ended(one: Attached): Promise<Attached> {
   try {
-    const found = await run(one.tool, one.text, { dryRun: false, onCall: nothing, onEvent: nothing });
+    const answer = await callOf(one.tool)(one.text, false);
+    if (answer === null) return { ...one, state: "pending" };
+    const found = await follow(answer, { onCall: nothing, onEvent: nothing });
     return { ...one, state: found.result.ok ? "output" : "failed", ended: found };
   } catch (error) {
     return { ...one, state: "failed", problem: error instanceof Error ? error.message : String(error) };

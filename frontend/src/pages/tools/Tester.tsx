@@ -5,7 +5,7 @@ import { readObject } from "../../parts/json";
 import { announce } from "../../parts/notices";
 import { Failure, Loading } from "../../parts/states";
 import { t } from "../../text";
-import { type CallEvent, cancel, type Ended, run } from "./call";
+import { type CallEvent, cancel, type Ended, follow, type Send } from "./call";
 import { COPIES } from "./copies";
 import { toolPath } from "./paths";
 import { Progress, Result } from "./Result";
@@ -15,8 +15,16 @@ const SchemaForm = lazy(() => import("../../parts/SchemaForm/SchemaForm"));
 
 type State = { kind: "idle" } | { kind: "running"; call: string } | { kind: "ended"; ended: Ended } | { kind: "refused"; error: unknown };
 
+type Props = {
+  schema: Record<string, unknown>;
+  start: string;
+  call: Send;
+  /** The tool of the catalogue, whose call can be copied. */
+  tool?: Tool;
+};
+
 /** A form and JSON for one value, and the answer of the call. The text is the value: exactly it is sent. */
-export function Tester({ tool, start }: { tool: Tool; start: string }) {
+export function Tester({ schema, start, call, tool }: Props) {
   const [text, setText] = useState(start);
   const [mode, setMode] = useState<"form" | "json">("form");
   const [state, setState] = useState<State>({ kind: "idle" });
@@ -38,16 +46,20 @@ export function Tester({ tool, start }: { tool: Tool; start: string }) {
     setEvents([]);
     setState({ kind: "running", call: "" });
     try {
-      const ended = await run(tool, text, {
-        dryRun,
-        onCall: (call) => alive.current && setState({ kind: "running", call }),
+      const answer = await call(text, dryRun);
+      if (answer === null) {
+        if (alive.current) setState({ kind: "idle" });
+        return;
+      }
+      const ended = await follow(answer, {
+        onCall: (id) => alive.current && setState({ kind: "running", call: id }),
         onEvent: (event) => alive.current && setEvents((known) => [...known, event]),
       });
       if (alive.current) setState({ kind: "ended", ended });
     } catch (error) {
       if (alive.current) setState({ kind: "refused", error });
     }
-    void queries.invalidateQueries({ queryKey: ["calls"] });
+    void queries.invalidateQueries({ queryKey: ["audit"] });
     void queries.invalidateQueries({ queryKey: ["usage"] });
   };
 
@@ -73,7 +85,7 @@ export function Tester({ tool, start }: { tool: Tool; start: string }) {
         {mode === "form" && valid ? (
           <Suspense fallback={<Loading />}>
             <SchemaForm
-              schema={tool.argSchema}
+              schema={schema}
               value={read.value}
               refused={violationsOf(state)}
               onChange={(value) => setText(JSON.stringify(value, null, 2))}
@@ -89,7 +101,7 @@ export function Tester({ tool, start }: { tool: Tool; start: string }) {
           <button type="button" className="button" disabled={!valid || running} onClick={() => void makeCall(true)}>
             {t("test.dry")}
           </button>
-          {valid && <Copies tool={tool} text={text} />}
+          {valid && tool !== undefined && <Copies tool={tool} text={text} />}
         </div>
       </form>
       <div className="tester-answer" aria-live="polite">

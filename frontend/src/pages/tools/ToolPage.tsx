@@ -7,8 +7,11 @@ import { SchemaTree } from "../../parts/SchemaTree";
 import { Switch, When } from "../../parts/small";
 import { Shown } from "../../parts/states";
 import { type Key, t } from "../../text";
+import { Actions } from "./Actions";
+import { Callers } from "./Callers";
+import { callOf } from "./call";
+import { History } from "./History";
 import { Marks } from "./ToolRow";
-import { RecentCalls } from "./RecentCalls";
 import { useSwitch } from "./switches";
 import { Tester } from "./Tester";
 import "./tool.css";
@@ -40,9 +43,10 @@ function Whole({ tool }: { tool: Tool }) {
         <Marks tool={tool} />
         <Switch label={t("tools.enabled", { name: tool.name })} on={tool.isEnabled} onChange={(on) => toggle({ tool, on })} />
         <p className="tool-about">{tool.description}</p>
+        <Actions tool={tool} />
       </header>
       <Warnings tool={tool} />
-      <Tester key={given.turn} tool={tool} start={given.text} />
+      <Tester key={given.turn} tool={tool} schema={tool.argSchema} start={given.text} call={callOf(tool)} />
       <div className="tool-facts">
         <section className="card" aria-labelledby="touches">
           <h2 id="touches">{t("tool.touches")}</h2>
@@ -72,7 +76,8 @@ function Whole({ tool }: { tool: Tool }) {
         <About tool={tool} />
         <Usage tool={tool} />
         <Versions tool={tool} />
-        <RecentCalls tool={tool} />
+        <Callers tool={tool} />
+        <History tool={tool} use={use} />
       </div>
       {typeof tool.impl.manifest === "string" && (
         <details className="card">

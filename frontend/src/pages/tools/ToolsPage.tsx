@@ -1,4 +1,5 @@
 import { keepPreviousData, useInfiniteQuery } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
 import { useEffect, useEffectEvent, useRef, useState } from "react";
 import { api, data } from "../../api/client";
 import { Empty, Failure, Loading } from "../../parts/states";
@@ -37,7 +38,20 @@ export function Page() {
 
   return (
     <div className="tools">
-      <h1>{t("page.tools")}</h1>
+      <header className="tools-head">
+        <h1>{t("page.tools")}</h1>
+        <div className="actions">
+          <Link to="/tools/new" className="button primary">
+            {t("build.new")}
+          </Link>
+          <Link to="/tools/import" className="button">
+            {t("import.title")}
+          </Link>
+          <Link to="/tools/trash" className="button">
+            {t("trash.title")}
+          </Link>
+        </div>
+      </header>
       <div className="toolbar">
         <SearchBox value={filters.q} onChange={(q) => change({ q })} />
         {filters.q === "" && (

@@ -1,15 +1,21 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
+import { lazy, Suspense, useState } from "react";
 import { api, data, type Tool } from "../../api/client";
+import { Dialog } from "../../parts/Dialog";
 import { When } from "../../parts/small";
-import { Shown } from "../../parts/states";
+import { Loading, Shown } from "../../parts/states";
 import { t } from "../../text";
+import { textOf } from "../build/drafts";
 import { toolPath } from "./paths";
 
+const Diff = lazy(() => import("../../parts/Diff"));
+
 export function Versions({ tool }: { tool: Tool }) {
+  const [compared, setCompared] = useState<Tool | null>(null);
   const path = { bundleID: tool.bundleID, toolSlug: tool.slug };
   const versions = useQuery({
-    queryKey: ["versions", path],
+    queryKey: ["tool", "versions", path],
     queryFn: () => data(api.GET("/tools/bundles/{bundleID}/tools/{toolSlug}/versions", { params: { path } })),
   });
   return (
@@ -23,7 +29,17 @@ export function Versions({ tool }: { tool: Tool }) {
                 {one.version === tool.version ? (
                   <strong aria-current="true">{one.version}</strong>
                 ) : (
-                  <Link to={toolPath(one)}>{one.version}</Link>
+                  <>
+                    <Link to={toolPath(one)}>{one.version}</Link>
+                    <button
+                      type="button"
+                      className="button quiet"
+                      aria-label={t("tool.compare", { version: one.version })}
+                      onClick={() => setCompared(one)}
+                    >
+                      {t("trust.diff")}
+                    </button>
+                  </>
                 )}
                 <When moment={one.modifiedAt} />
               </li>
@@ -31,6 +47,13 @@ export function Versions({ tool }: { tool: Tool }) {
           </ul>
         )}
       </Shown>
+      {compared !== null && (
+        <Dialog title={t("tool.compared", { from: compared.version, to: tool.version })} close={() => setCompared(null)}>
+          <Suspense fallback={<Loading />}>
+            <Diff before={textOf(compared) ?? ""} after={textOf(tool) ?? ""} />
+          </Suspense>
+        </Dialog>
+      )}
     </section>
   );
 }

@@ -9,26 +9,28 @@ export type Ended = { result: Schemas["InvokeResult"]; call: Schemas["CallState"
 
 const AGAIN_MS = 1_000;
 
-/** Make a call with exactly this text as its arguments. Raises ApiError if it is refused. */
-async function begin(tool: Named, text: string, dryRun: boolean): Promise<{ callId: string } | Schemas["InvokeResult"]> {
-  const version = `${encodeURIComponent(tool.slug)}/version/${encodeURIComponent(tool.version)}`;
-  const answer = await send(`/tools/bundles/${tool.bundleID}/tools/${version}/invoke`, {
-    method: "POST",
-    headers: { "content-type": "application/json", prefer: "respond-async" },
-    body: dryRun ? `{"args": ${text}, "dryRun": true}` : `{"args": ${text}}`,
-  });
-  const body: unknown = await answer.json();
-  if (!answer.ok) throw errorOf(body, answer.status);
-  return body as { callId: string } | Schemas["InvokeResult"];
+/** Sends a call with exactly this text as its arguments; returns null if the person withdraws it. */
+export type Send = (text: string, dryRun: boolean) => Promise<Response | null>;
+
+/** Return what calls a tool of the catalogue. */
+export function callOf({ bundleID, slug, version }: Pick<Tool, "bundleID" | "slug" | "version">): Send {
+  const one = `${encodeURIComponent(slug)}/version/${encodeURIComponent(version)}`;
+  return (text, dryRun) =>
+    send(`/tools/bundles/${bundleID}/tools/${one}/invoke`, {
+      method: "POST",
+      headers: { "content-type": "application/json", prefer: "respond-async" },
+      body: dryRun ? `{"args": ${text}, "dryRun": true}` : `{"args": ${text}}`,
+    });
 }
 
-/** Make a call and follow it to its end, also over lost connections. */
-export async function run(
-  tool: Named,
-  text: string,
-  { dryRun, onCall, onEvent }: { dryRun: boolean; onCall: (id: string) => void; onEvent: (event: CallEvent) => void },
+/** Follow a call to its end, also over lost connections. Raises ApiError if it is refused. */
+export async function follow(
+  first: Response,
+  { onCall, onEvent }: { onCall: (id: string) => void; onEvent: (event: CallEvent) => void },
 ): Promise<Ended> {
-  const begun = await begin(tool, text, dryRun);
+  const body: unknown = await first.json();
+  if (!first.ok) throw errorOf(body, first.status);
+  const begun = body as { callId: string } | Schemas["InvokeResult"];
   if ("ok" in begun) return { result: begun, call: null };
   onCall(begun.callId);
   const path = { callId: begun.callId };

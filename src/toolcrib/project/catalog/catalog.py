@@ -24,11 +24,13 @@ from toolcrib.project.tools.binding import Binder
 from toolcrib.project.tools.builtins import Builtins
 from toolcrib.spec import Call, Caller, Result, Tool
 from toolcrib.spec.calls.caller import OWN_CALLERS
+from toolcrib.spec.naming import DRAFTS
 from toolcrib.state import cache_folder
 from toolcrib.state.shared import shared_property
 
 if TYPE_CHECKING:
     from toolcrib.bundles import ListedTool
+    from toolcrib.core.pipeline import Pipeline
     from toolcrib.executors.trace.observation import Observation
     from toolcrib.project.catalog.reload import HotReload
     from toolcrib.project.catalog.sources import Sources
@@ -133,9 +135,9 @@ class ProjectCatalog:
 
     def _count(self, ctx: Context, result: Result) -> None:
         """Count a call of a tool that ran: what was refused is not one of the tool."""
-        if not ctx.started or ctx.tool in self.hidden:
-            return
         tool = ctx.bound.tool
+        if not ctx.started or ctx.tool in self.hidden or tool.bundle == DRAFTS:
+            return
         known = self._ids.get(ctx.tool)
         if known is None or known[0] is not tool:
             record = self.bundles.stored.id_of(ctx.tool) if tool.is_stored else None
@@ -328,6 +330,12 @@ class ProjectCatalog:
         self._steps.secrets.know([tool])
         self.registry.adopt(tool, warnings)
         self._programs_changed()
+
+    def path_of_draft(self, tool: Tool) -> Pipeline:
+        """Return the path of calls to a tool that is in no list, with all steps of the project's own path."""
+        self._steps.secrets.know([tool])
+        bound = self.binder.bind(tool, lambda _: None, None)
+        return self.toolset.pipeline.over({tool.name: bound})
 
     def observe(self, tool: Tool, seen: Observation) -> None:
         """From now on run the tool of this name as `tool` says, and record in `seen` all it uses."""

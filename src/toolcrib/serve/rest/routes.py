@@ -19,7 +19,7 @@ from toolcrib.serve.rest.admin import (
     servers,
     tokens,
 )
-from toolcrib.serve.rest.bundles import archive, bundles, catalog, tools, trash, usage
+from toolcrib.serve.rest.bundles import archive, bundles, callers, catalog, drafts, tools, trash, usage
 from toolcrib.serve.rest.calls import many
 from toolcrib.serve.rest.calls import routes as calls
 from toolcrib.serve.rest.records import PATH
@@ -37,6 +37,8 @@ ROUTES: tuple[Route, ...] = (
     *many.ROUTES,  # First: `cancel` would be taken for the id of a call.
     *calls.ROUTES,
     *tools.ROUTES,
+    *callers.ROUTES,
+    *drafts.ROUTES,
     *trash.ROUTES,
     *catalog.ROUTES,
     *bundles.ROUTES,

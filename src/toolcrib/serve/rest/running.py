@@ -39,6 +39,7 @@ from toolcrib.spec import Call, CallEvent, Result
 
 _log = logging.getLogger("toolcrib.serve.rest")
 
+Path = Callable[[Call], Awaitable[Result]]
 CallStatus = Literal["running", "awaiting_approval", "ok", "error", "cancelled"]
 _MOST_RUNNING = 1_000
 _MOST_FOLLOWED = 1_000
@@ -62,8 +63,12 @@ _AGAIN_S = 0.5
 class OpenCall:
     """One call: its events, and its result once it has ended."""
 
-    def __init__(self, ctx: Context, client: Client, began_at: float, before: int = 0) -> None:
+    def __init__(
+        self, ctx: Context, client: Client, began_at: float, before: int = 0, path: Path | None = None
+    ) -> None:
         self.ctx = ctx
+        self.path = path
+        """The path of a tool that is not stored, and whose call cannot be either; None for any other."""
         self.id = ctx.identify()
         self.client = client
         self.began_at = began_at
@@ -200,7 +205,7 @@ class ServerCalls:
 
     def __init__(
         self,
-        invoke: Callable[[Call], Awaitable[Result]],
+        invoke: Path,
         durable: ProjectCalls,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -217,17 +222,20 @@ class ServerCalls:
         self._bytes = 0
         self._stops = False
 
-    def start(self, ctx: Context, client: Client) -> OpenCall:
-        """Make a call. Raises RateLimited if its caller has too many: nobody can keep all others out."""
+    def start(self, ctx: Context, client: Client, path: Path | None = None) -> OpenCall:
+        """Make a call. Raises RateLimited if its caller has too many: nobody can keep all others out.
+
+        `path` is that of a tool that is not stored.
+        """
         if self._here[client.caller] >= _MOST_RUNNING:
             raise RateLimited(
                 f"{_MOST_RUNNING} of your calls are running here already",
                 hint="Call again later.",
                 details={"retry_after_s": 1},
             )
-        call = OpenCall(ctx, client, self._clock())
+        call = OpenCall(ctx, client, self._clock(), path=path)
         ctx.on_event, ctx.on_run, ctx.plain_ends = call.add, call.wake, True
-        ctx.may_be_stored = True
+        ctx.may_be_stored = path is None
         self._running[call.id] = call
         self._here[client.caller] += 1
         call.task = asyncio.get_running_loop().create_task(self._run(call))
@@ -290,7 +298,7 @@ class ServerCalls:
         call.kept = True
         while call.status == "awaiting_approval" and not call.is_followed:
             await call.change()  # It is being stored.
-        if call.is_durable or call.result is not None or call.task is None:
+        if call.is_durable or call.result is not None or call.task is None or call.path is not None:
             return
         # A tool that runs is not begun twice: the call stays here, and the store keeps a lease for it.
         call.adopted = call.adopted or self._durable.adopt(call.ctx, call.task)
@@ -370,7 +378,7 @@ class ServerCalls:
     async def _result(self, call: OpenCall) -> Result:
         """Make a call, and return its result."""
         try:
-            result = await self._invoke(call.ctx)
+            result = await (call.path or self._invoke)(call.ctx)
         except asyncio.CancelledError:
             why = "the server stopped before the call had ended" if call.stops else "the call was cancelled"
             result = Result("error", error=Cancelled(why), call_id=call.id)

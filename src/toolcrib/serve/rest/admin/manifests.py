@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
-from toolcrib.errors import ConflictError, InvalidInput, ManifestError, NotFoundError, Violation
-from toolcrib.manifest import DIALECTS, Diagnostic, check_tool, diagnostics_of, entries, report
+from toolcrib.errors import (
+    ConflictError,
+    HostNotAllowed,
+    HttpFailed,
+    InvalidInput,
+    ManifestError,
+    NotFoundError,
+    TimedOut,
+    Violation,
+)
+from toolcrib.manifest import DIALECTS, Diagnostic, check_tool, diagnostics_of, dump, entries, report
 from toolcrib.manifest.convert import convert, read_all, targets
-from toolcrib.manifest.openapi import import_document, new_manifests, read_document, write_manifests
+from toolcrib.manifest.curl import read_curl
+from toolcrib.manifest.openapi import (
+    fetch_document,
+    import_document,
+    new_manifests,
+    read_document,
+    write_manifests,
+)
 from toolcrib.project import project_findings
 from toolcrib.project.root import require_inside
 from toolcrib.serve.http import Answer, Routes
@@ -97,8 +114,10 @@ class Converted(Struct, kw_only=True):
 class ImportOpenApi(Body, kw_only=True):
     """An OpenAPI document to make tools of."""
 
-    text: str
+    text: str = ""
     """JSON or YAML. Its references must be in it."""
+    url: str | UnsetType = UNSET
+    """Its address, in place of `text`."""
     prefix: str = ""
     """Begins the name of every tool."""
     only: tuple[str, ...] = ()
@@ -151,6 +170,21 @@ class ImportedTools(Struct, kw_only=True):
     """Paths of the manifests."""
 
 
+class Curl(Body, kw_only=True):
+    """A command of curl."""
+
+    text: str
+    """The command, as a shell takes it."""
+
+
+class ImportedCurl(Struct, kw_only=True):
+    """The tool that sends the same request."""
+
+    manifest: str
+    """YAML. Secret values are left out of it."""
+    notes: list[str]
+
+
 @ROUTES.add("GET", "/lint", "admin", {200: Findings})
 def lint_project(request: RestRequest) -> Answer:
     """Check the project: its settings, manifests, sources and agents."""
@@ -195,13 +229,23 @@ def convert_text(request: RestRequest) -> Answer:
 
 
 @ROUTES.add(
-    "POST", "/import/openapi", "admin", {200: ImportedTools}, ManifestError, ConflictError, body=ImportOpenApi
+    "POST",
+    "/import/openapi",
+    "admin",
+    {200: ImportedTools},
+    *(ManifestError, ConflictError, HttpFailed, HostNotAllowed, TimedOut),
+    body=ImportOpenApi,
 )
 def import_openapi(request: RestRequest) -> Answer:
     """Make tools of the operations of an OpenAPI document: report them, or write their manifests."""
     body: ImportOpenApi = request.body()
+    document = (
+        read_document(body.text.encode(), "openapi")
+        if body.url is UNSET
+        else asyncio.run(fetch_document(body.url))
+    )
     found = import_document(
-        read_document(body.text.encode(), "openapi"),
+        document,
         server=None if body.server is UNSET else body.server,
         prefix=body.prefix,
         only=body.only,
@@ -217,6 +261,14 @@ def import_openapi(request: RestRequest) -> Answer:
         with noting_makers(request, {one.name: one.text for one in drafts}):
             written = write_manifests(drafts, tools, replace=body.replace)
     return Answer(shaped(ImportedTools, {**found.as_json(), "written": [str(path) for path in written]}))
+
+
+@ROUTES.add("POST", "/import/curl", "read", {200: ImportedCurl}, ManifestError, body=Curl)
+def import_curl(request: RestRequest) -> Answer:
+    """Make the manifest of an HTTP tool of a command of curl. Nothing is stored."""
+    body: Curl = request.body()
+    manifest, notes = read_curl(body.text)
+    return Answer(ImportedCurl(manifest=dump(manifest), notes=notes))
 
 
 def _format(body: Text) -> str | None:

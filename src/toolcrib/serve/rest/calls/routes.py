@@ -44,7 +44,7 @@ from toolcrib.spec import CallEvent
 from toolcrib.spec.moment import written
 
 ROUTES = Routes()
-_REFUSALS = (
+REFUSALS = (
     InvalidInput,
     PolicyDenied,
     ApprovalDenied,
@@ -180,7 +180,7 @@ class EventData(Struct, frozen=True, rename="camel", omit_defaults=True):
     missed: int = 0
 
 
-_INVOKED = {200: (InvokeResult, EventStream((EventData, InvokeResult))), 202: Pending}
+INVOKED = {200: (InvokeResult, EventStream((EventData, InvokeResult))), 202: Pending}
 _HEADERS = ("Prefer", "Idempotency-Key", "traceparent")
 
 
@@ -201,8 +201,8 @@ class CallsQuery(MatchingPage, kw_only=True):
     "POST",
     "/tools/bundles/{bundleID}/tools/{toolSlug}/version/{v}/invoke",
     "invoke",
-    _INVOKED,
-    *_REFUSALS,
+    INVOKED,
+    *REFUSALS,
     *NO_BUNDLE,
     BundleDisabled,
     query=InvokeQuery,
@@ -229,8 +229,8 @@ async def invoke_tool(request: RestRequest) -> Handled:
     "POST",
     f"{INVOKE}{{name}}",
     "invoke",
-    _INVOKED,
-    *_REFUSALS,
+    INVOKED,
+    *REFUSALS,
     query=InvokeQuery,
     body=Invocation,
     headers=_HEADERS,

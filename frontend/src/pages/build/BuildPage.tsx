@@ -1,0 +1,158 @@
+import { useQuery } from "@tanstack/react-query";
+import { useBlocker, useSearch } from "@tanstack/react-router";
+import { lazy, Suspense, useRef, useState } from "react";
+import { api, data, type Tool } from "../../api/client";
+import type { Finding } from "../../parts/Editor";
+import { plain } from "../../parts/json";
+import { Failure, Loading, Shown } from "../../parts/states";
+import { t } from "../../text";
+import { DraftTest } from "./DraftTest";
+import { given, nextVersion, textOf, useChecked } from "./drafts";
+import { RecipeForm } from "./RecipeForm";
+import { KINDS, type Kind, manifestOf, type Recipe, STARTS } from "./recipe";
+import { Save } from "./Save";
+import "./build.css";
+import { toYaml } from "./yaml";
+
+const Editor = lazy(() => import("../../parts/Editor"));
+
+/** A new tool, by questions or as text; a new version of one, or a copy. */
+export function Page() {
+  const { from = "", how } = useSearch({ strict: false }) as Record<string, string | undefined>;
+  const [bundleID = "", toolSlug = "", v = ""] = from.split("/").map(decodeURIComponent);
+  const path = { bundleID, toolSlug, v };
+  const base = useQuery({
+    queryKey: ["tool", path],
+    queryFn: () => data(api.GET("/tools/bundles/{bundleID}/tools/{toolSlug}/version/{v}", { params: { path } })),
+    enabled: from !== "",
+    staleTime: Infinity,
+  });
+  if (from === "") return <Build key={how} start={how === "given" ? given.text : ""} notes={how === "given" ? given.notes : []} />;
+  return (
+    <Shown query={base}>
+      {(tool) => {
+        const text = textOf(tool) ?? "";
+        return <Build key={tool.toolID} base={tool} start={tool.source === "user" ? nextVersion(text) : text} notes={[]} />;
+      }}
+    </Shown>
+  );
+}
+
+function Build({ base, start, notes }: { base?: Tool; start: string; notes: readonly string[] }) {
+  const { how } = useSearch({ strict: false }) as { how?: string };
+  const byForm = base === undefined && how === undefined;
+  const [mode, setMode] = useState<"form" | "text">(byForm ? "form" : "text");
+  const [kind, setKind] = useState<Kind>("http");
+  const [recipes, setRecipes] = useState(STARTS);
+  const made = toYaml(manifestOf(kind, recipes[kind]));
+  const [written, setWritten] = useState<string | null>(byForm ? null : start);
+  const text = written ?? made;
+  const isNew = written === null ? recipes === STARTS : text === start;
+
+  const [goTo, setGoTo] = useState<Finding | null>(null);
+  const { checked, current, error } = useChecked(text);
+  const findings = checked?.diagnostics ?? [];
+  const tool = current ? (checked?.tool ?? null) : null;
+
+  const saved = useRef(false);
+  useBlocker({
+    shouldBlockFn: () => !saved.current && !confirm(t("build.leave")),
+    enableBeforeUnload: () => !saved.current && !isNew,
+    disabled: isNew,
+  });
+
+  return (
+    <div className="build">
+      <header className="tool-head">
+        <h1>{base === undefined ? t("build.new") : t(base.source === "user" ? "build.version" : "build.copy", { name: base.displayName || base.name })}</h1>
+        <Save tool={tool} text={text} base={base} before={base === undefined ? null : (textOf(base) ?? "")} done={() => (saved.current = true)} />
+      </header>
+      {base !== undefined && base.source !== "user" && <p className="warnings">{t("build.copy.about")}</p>}
+      {notes.length > 0 && (
+        <ul className="warnings">
+          {notes.map((note) => (
+            <li key={note}>{plain(note)}</li>
+          ))}
+        </ul>
+      )}
+      <section className="card build-input" aria-label={t("build.definition")}>
+        {base === undefined && (
+          <div className="build-modes">
+            <div className="tabs">
+              {(["form", "text"] as const).map((one) => (
+                <button
+                  key={one}
+                  type="button"
+                  className="button"
+                  aria-pressed={mode === one}
+                  disabled={one === "form" && written !== null}
+                  title={one === "form" && written !== null ? t("build.form.lost") : undefined}
+                  onClick={() => setMode(one)}
+                >
+                  {t(`build.${one}`)}
+                </button>
+              ))}
+            </div>
+            {mode === "form" && (
+              <label className="sort">
+                <span>{t("build.kind")}</span>
+                <select value={kind} onChange={(event) => setKind(event.target.value as Kind)}>
+                  {KINDS.map((one) => (
+                    <option key={one} value={one}>
+                      {t(`build.kind.${one}`)}
+                    </option>
+                  ))}
+                </select>
+              </label>
+            )}
+          </div>
+        )}
+        {mode === "form" ? (
+          <>
+            <RecipeForm kind={kind} recipe={recipes[kind]} onChange={(recipe: Recipe) => setRecipes({ ...recipes, [kind]: recipe })} />
+            <details>
+              <summary>{t("tool.source")}</summary>
+              <pre tabIndex={0} dir="ltr">
+                {plain(text)}
+              </pre>
+            </details>
+          </>
+        ) : (
+          <Suspense fallback={<Loading />}>
+            <Editor
+              label={t("build.definition")}
+              text={text}
+              findings={current ? findings : []}
+              goTo={goTo}
+              onChange={(next) => next !== text && setWritten(next)}
+            />
+          </Suspense>
+        )}
+        {error !== null && <Failure error={error} />}
+        <Findings found={mode === "form" && isNew ? [] : findings} open={mode === "text" ? setGoTo : undefined} />
+      </section>
+      <DraftTest key={base?.toolID} tool={tool} text={text} />
+    </div>
+  );
+}
+
+function Findings({ found, open }: { found: readonly Finding[]; open?: (finding: Finding) => void }) {
+  return (
+    <ul className="findings" aria-label={t("build.findings")} aria-live="polite">
+      {found.map((one) => {
+        const message = plain(one.message);
+        return (
+          <li key={`${one.line} ${one.column} ${one.message}`} className={one.severity}>
+            {open === undefined ? (
+              message
+            ) : (
+              <button type="button" className="button quiet" onClick={() => open({ ...one })}>
+                {`${t("build.line", { line: one.line })}: ${message}`}
+              </button>
+            )}
+          </li>
+        );
+      })}
+    </ul>
+  );
+}

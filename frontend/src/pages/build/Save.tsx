@@ -1,0 +1,109 @@
+import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { useNavigate } from "@tanstack/react-router";
+import { lazy, Suspense, useState } from "react";
+import { api, data, type Tool } from "../../api/client";
+import { Dialog } from "../../parts/Dialog";
+import { announce } from "../../parts/notices";
+import { Failure, Loading } from "../../parts/states";
+import { t } from "../../text";
+import { toolPath } from "../tools/paths";
+import { Touches } from "./DraftTest";
+import { createBundle, type DraftTool, put } from "./drafts";
+
+const Diff = lazy(() => import("../../parts/Diff"));
+
+type Props = {
+  /** The tool of the text as it is now, null while it has errors. */
+  tool: DraftTool | null;
+  text: string;
+  base?: Tool;
+  /** The text that it is compared with. */
+  before: string | null;
+  done: () => void;
+};
+
+/** The button that saves a draft, and the window in which one looks once more. */
+export function Save(props: Props) {
+  const [open, setOpen] = useState(false);
+  const { tool } = props;
+  return (
+    <>
+      <button type="button" className="button primary save" disabled={tool === null} onClick={() => setOpen(true)}>
+        {t("build.save")}
+      </button>
+      {open && tool !== null && <Confirm {...props} tool={tool} close={() => setOpen(false)} />}
+    </>
+  );
+}
+
+function Confirm({ tool, text, base, before, done, close }: Props & { tool: DraftTool; close: () => void }) {
+  const own = base?.source === "user" ? base.bundleID : undefined;
+  const bundles = useQuery({
+    queryKey: ["bundles"],
+    queryFn: () => data(api.GET("/tools/bundles", { params: { query: { includeDisabled: true } } })),
+    select: ({ bundles: found }) => found.filter(({ source, isEnabled }) => source === "user" && isEnabled !== false),
+  });
+  const [chosen, setChosen] = useState<string | null>(own ?? null);
+  const [name, setName] = useState(t("build.bundle.mine"));
+  const [state, setState] = useState<{ busy: boolean; failure: unknown }>({ busy: false, failure: null });
+  const navigate = useNavigate();
+  const queries = useQueryClient();
+  const bundle = chosen ?? bundles.data?.[0]?.id ?? "";
+
+  const save = async () => {
+    setState({ busy: true, failure: null });
+    try {
+      const id = bundle === "" ? await createBundle(name) : bundle;
+      const made = await put(id, tool, text);
+      done();
+      announce(t("build.saved", { name: made.name }));
+      void queries.invalidateQueries();
+      await navigate({ to: toolPath(made) });
+    } catch (failure) {
+      setState({ busy: false, failure });
+    }
+  };
+  return (
+    <Dialog title={t("build.save.title", { slug: tool.slug, version: tool.version })} close={close}>
+      {before !== null && (
+        <Suspense fallback={<Loading />}>
+          <Diff before={before} after={text} />
+        </Suspense>
+      )}
+      <div>
+        <h3>{t("tool.touches")}</h3>
+        <Touches tool={tool} />
+      </div>
+      {own === undefined && (
+        <div className="save-bundle">
+          <label className="field-stack">
+            <span>{t("tool.bundle")}</span>
+            <select value={bundle} onChange={(event) => setChosen(event.target.value)}>
+              {(bundles.data ?? []).map((one) => (
+                <option key={one.id} value={one.id}>
+                  {one.displayName || one.slug}
+                </option>
+              ))}
+              <option value="">{t("build.bundle.new")}</option>
+            </select>
+          </label>
+          {bundle === "" && (
+            <label className="field-stack">
+              <span>{t("build.bundle.name")}</span>
+              <input value={name} onChange={(event) => setName(event.target.value)} />
+            </label>
+          )}
+        </div>
+      )}
+      {state.failure !== null && <Failure error={state.failure} />}
+      <div className="actions">
+        <button type="button" className="button primary" disabled={state.busy} onClick={() => void save()}>
+          {t("build.save")}
+        </button>
+        <button type="button" className="button" onClick={close}>
+          {t("build.cancel")}
+        </button>
+      </div>
+    </Dialog>
+  );
+}

@@ -1,0 +1,82 @@
+/** Drafts: the text of a tool that is not stored, what the server says about it, and how it is saved. */
+
+import { keepPreviousData, useQuery } from "@tanstack/react-query";
+import { useEffect, useState } from "react";
+import { api, data, errorOf, type Schemas, send, type Tool } from "../../api/client";
+
+export type CheckedDraft = Schemas["CheckedDraft"];
+export type DraftTool = Schemas["DraftTool"];
+
+const PAUSE_MS = 250;
+
+/** The text that another page has made for the editor, with notes about it. */
+export const given: { text: string; notes: readonly string[] } = { text: "", notes: [] };
+
+
+/** Return what the server says about a text, as soon as one pauses. */
+export function useChecked(text: string) {
+  const [settled, setSettled] = useState(text);
+  useEffect(() => {
+    const later = setTimeout(() => setSettled(text), PAUSE_MS);
+    return () => clearTimeout(later);
+  }, [text]);
+  const query = useQuery({
+    queryKey: ["draft", settled],
+    queryFn: () => data(api.POST("/tools/draft", { body: { text: settled } })),
+    placeholderData: keepPreviousData,
+  });
+  const current = settled === text && !query.isPlaceholderData && !query.isError;
+  return { checked: query.data, current, error: query.error };
+}
+
+/** Return the text that would put a tool again: a manifest, or a record as JSON. */
+export function textOf(tool: Tool): string | null {
+  if (typeof tool.impl.manifest === "string") return tool.impl.manifest;
+  if (tool.type !== "http" && tool.type !== "go") return null;
+  const { slug, version, type, displayName, description, tags, argSchema, outputSchema, impl } = tool;
+  const record = { slug, version, type, displayName, description, tags, argSchema, outputSchema, impl };
+  return `${JSON.stringify(record, null, 2)}\n`;
+}
+
+function bump(version: string): string {
+  const last = /^(.*?)(\d+)(\D*)$/.exec(version);
+  return last === null ? `${version}.2` : `${last[1]}${Number(last[2]) + 1}${last[3]}`;
+}
+
+/** Return the text with the next version. */
+export function nextVersion(text: string): string {
+  if (!text.trimStart().startsWith("{")) {
+    return text.replace(/^(version:\s*["']?)([^\s"'#]+)/m, (_, begin: string, version: string) => begin + bump(version));
+  }
+  const record = JSON.parse(text) as { version: string | number };
+  const version = typeof record.version === "number" ? record.version + 1 : bump(record.version);
+  return `${JSON.stringify({ ...record, version }, null, 2)}\n`;
+}
+
+/** Put a draft into a bundle. Raises ApiError. */
+export async function put(bundle: string, { slug, version }: DraftTool, text: string): Promise<Tool> {
+  const isRecord = text.trimStart().startsWith("{") && "impl" in (JSON.parse(text) as object);
+  const address = `${encodeURIComponent(slug)}/version/${encodeURIComponent(version)}`;
+  const answer = await send(`/tools/bundles/${bundle}/tools/${address}`, {
+    method: "PUT",
+    headers: { "content-type": isRecord ? "application/json" : "application/yaml" },
+    body: text,
+  });
+  const body: unknown = await answer.json();
+  if (!answer.ok) throw errorOf(body, answer.status);
+  return body as Tool;
+}
+
+/** Create a bundle of this person and return its id, a UUID of version 7 (RFC 9562, 5.7). */
+export async function createBundle(displayName: string): Promise<string> {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  const now = Date.now();
+  for (let index = 0; index < 6; index++) bytes[index] = Math.floor(now / 256 ** (5 - index)) % 256;
+  bytes[6] = ((bytes[6] ?? 0) & 0x0f) | 0x70;
+  bytes[8] = ((bytes[8] ?? 0) & 0x3f) | 0x80;
+  const hex = [...bytes].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+  const id = hex.replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, "$1-$2-$3-$4-$5");
+  const slug = displayName.normalize("NFC").replace(/[^\p{L}\p{Nd}]+/gu, "-").replace(/^-+|-+$/g, "").slice(0, 64);
+  await data(api.PUT("/tools/bundles/{bundleID}", { params: { path: { bundleID: id } }, body: { slug, displayName } }));
+  return id;
+}

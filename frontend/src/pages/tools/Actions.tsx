@@ -1,0 +1,79 @@
+import { useQueryClient } from "@tanstack/react-query";
+import { Link, useNavigate } from "@tanstack/react-router";
+import { useState } from "react";
+import { api, data, errorOf, send, type Tool } from "../../api/client";
+import { Dialog } from "../../parts/Dialog";
+import { saveFile } from "../../parts/files";
+import { announce } from "../../parts/notices";
+import { t } from "../../text";
+import { textOf } from "../build/drafts";
+
+/** What can be done with a tool beside calling it. */
+export function Actions({ tool }: { tool: Tool }) {
+  const [deleting, setDeleting] = useState(false);
+  const own = tool.source === "user";
+  const from = `${tool.bundleID}/${encodeURIComponent(tool.slug)}/${encodeURIComponent(tool.version)}`;
+  return (
+    <div className="actions">
+      {textOf(tool) !== null && (
+        <Link to="/tools/new" search={{ from } as never} className="button">
+          {t(own ? "tool.edit" : "tool.copy")}
+        </Link>
+      )}
+      {own && (
+        <>
+          <button type="button" className="button" onClick={() => void exportBundle(tool).catch((error: Error) => announce(error.message))}>
+            {t("tool.export")}
+          </button>
+          <button type="button" className="button" onClick={() => setDeleting(true)}>
+            {t("tool.delete")}
+          </button>
+        </>
+      )}
+      {deleting && <Deletion tool={tool} close={() => setDeleting(false)} />}
+    </div>
+  );
+}
+
+/** Save the bundle of a tool as a ZIP file. Raises ApiError, also for a bundle that holds a secret. */
+async function exportBundle({ bundleID, bundle }: Tool): Promise<void> {
+  const answer = await send(`/tools/bundles/${bundleID}/export`);
+  if (!answer.ok) throw errorOf(await answer.json(), answer.status);
+  saveFile(await answer.blob(), `${bundle}.zip`);
+}
+
+function Deletion({ tool, close }: { tool: Tool; close: () => void }) {
+  const navigate = useNavigate();
+  const queries = useQueryClient();
+  const path = { bundleID: tool.bundleID, toolSlug: tool.slug, v: tool.version };
+  const remove = async () => {
+    // First, as this page would ask for the tool again at once.
+    await navigate({ to: "/tools" });
+    try {
+      await data(api.DELETE("/tools/bundles/{bundleID}/tools/{toolSlug}/version/{v}", { params: { path } }));
+      announce(t("tool.deleted", { name: tool.name }));
+    } catch (error) {
+      announce(t("tool.delete.refused", { name: tool.name, reason: (error as Error).message }));
+    }
+    void queries.invalidateQueries();
+  };
+  return (
+    <Dialog title={t("tool.delete.title", { name: tool.name })} close={close}>
+      <ul className="bullets">
+        <li>{t("tool.delete.calls")}</li>
+        <li>{t("tool.delete.versions")}</li>
+        <li>{t("tool.delete.trust")}</li>
+        <li>{t("tool.delete.trash")}</li>
+        {tool.callCount > 0 && <li>{t("tool.delete.used", { n: tool.callCount })}</li>}
+      </ul>
+      <div className="actions">
+        <button type="button" className="button primary" onClick={() => void remove()}>
+          {t("tool.delete")}
+        </button>
+        <button type="button" className="button" onClick={close}>
+          {t("build.cancel")}
+        </button>
+      </div>
+    </Dialog>
+  );
+}

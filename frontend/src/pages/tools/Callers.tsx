@@ -1,0 +1,39 @@
+import { useQuery } from "@tanstack/react-query";
+import { api, data, type Tool } from "../../api/client";
+import { plain } from "../../parts/json";
+import { Badge } from "../../parts/small";
+import { Shown } from "../../parts/states";
+import { type Key, t } from "../../text";
+
+const KNOWN: Record<string, Key> = { page: "tool.callers.page", cli: "tool.callers.cli", mcp: "tool.callers.mcp" };
+const TONES = { allow: "good", ask: "warn", deny: "bad" } as const;
+
+/** Everybody who may call a tool, and what the rules say about each. */
+export function Callers({ tool }: { tool: Tool }) {
+  const path = { bundleID: tool.bundleID, toolSlug: tool.slug, v: tool.version };
+  const callers = useQuery({
+    queryKey: ["tool", "callers", path],
+    queryFn: () => data(api.GET("/tools/bundles/{bundleID}/tools/{toolSlug}/version/{v}/callers", { params: { path } })),
+  });
+  return (
+    <section className="card" aria-labelledby="callers">
+      <h2 id="callers">{t("tool.callers")}</h2>
+      <Shown query={callers}>
+        {(found) => (
+          <ul className="callers">
+            {found.callers.map(({ caller, effect, why }) => {
+              const known = KNOWN[caller];
+              return (
+                <li key={caller}>
+                  <Badge tone={TONES[effect]}>{t(`tool.effect.${effect}`)}</Badge>
+                  <span>{known === undefined ? plain(caller) : t(known)}</span>
+                  {effect !== "allow" && <span className="muted">{plain(why)}</span>}
+                </li>
+              );
+            })}
+          </ul>
+        )}
+      </Shown>
+    </section>
+  );
+}

@@ -1,0 +1,65 @@
+import { useQuery } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
+import { api, data, type Schemas, type Tool } from "../../api/client";
+import { plain } from "../../parts/json";
+import { Badge, When } from "../../parts/small";
+import { Shown } from "../../parts/states";
+import { number, t } from "../../text";
+
+const FEW = 12;
+const PAGE = 60;
+const TONES: Record<string, "good" | "bad" | "warn"> = { success: "good", error: "bad", refused: "bad", pending: "warn" };
+
+/** The last calls of a tool by whatever interface, as the audit log has them, each to be made again. */
+export function History({ tool, use }: { tool: Tool; use: (text: string) => void }) {
+  const calls = useQuery({
+    queryKey: ["audit", "history", tool.name],
+    queryFn: () => data(api.GET("/audit", { params: { query: { tool: tool.name, pageSize: PAGE } } })),
+    select: ({ lines }: Schemas["LinePage"]) => lines.filter((line) => line.fields?.params !== undefined && line.fields.status !== undefined).slice(0, FEW),
+  });
+  return (
+    <section className="card" aria-labelledby="history">
+      <h2 id="history">{t("tool.history")}</h2>
+      <Shown query={calls}>
+        {(found) =>
+          found.length === 0 ? (
+            <p className="muted">{t("tool.history.none")}</p>
+          ) : (
+            <>
+              <ul className="history">
+                {found.map(({ seq, time, fields = {} }) => {
+                  const { params, status, caller, ms } = fields;
+                  const isWhole = typeof params === "object" && !(Array.isArray(fields.cut) && fields.cut.includes("params"));
+                  return (
+                    <li key={seq}>
+                      <p>
+                        <Badge tone={TONES[String(status)] ?? ""}>{String(status)}</Badge>
+                        <span>{plain(String(caller ?? ""))}</span>
+                        {typeof ms === "number" && <span>{t("test.duration", { ms: number(Math.round(ms)) })}</span>}
+                        {time !== undefined && <When moment={time} />}
+                      </p>
+                      <code title={JSON.stringify(params, null, 2)}>{plain(JSON.stringify(params))}</code>
+                      {isWhole && (
+                        <button
+                          type="button"
+                          className="button"
+                          aria-label={t("tool.history.again", { arguments: plain(JSON.stringify(params)) })}
+                          onClick={() => use(JSON.stringify(params, null, 2))}
+                        >
+                          {t("tool.examples.use")}
+                        </button>
+                      )}
+                    </li>
+                  );
+                })}
+              </ul>
+              <Link to="/audit" search={{ tool: tool.name } as never}>
+                {t("tool.history.all")}
+              </Link>
+            </>
+          )
+        }
+      </Shown>
+    </section>
+  );
+}

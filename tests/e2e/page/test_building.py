@@ -1,0 +1,235 @@
+"""New tools, versions, imports and the trash, as a person does it on the page."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Dialog, Page, expect
+
+from tests.browser import DESK, PHONE
+from tests.e2e.page.conftest import Open
+from tests.http_server import HttpServerProcess
+from toolcrib.spec.identifier import new_id
+
+TEXT = """\
+name: count
+description: Count the words of a text.
+kind: command
+version: 1
+inputs:
+  schema:
+    type: object
+    additionalProperties: false
+    required: [text]
+    properties: {text: {type: string}}
+outputs: {format: text}
+exec:
+  command: {entrypoint: printf, args: ["%s!", "${text}"]}
+"""
+
+
+def type_text(page: Page, text: str) -> None:
+    """Replace the text of the editor."""
+    editor = page.get_by_role("textbox", name="Definition")
+    editor.click()
+    page.keyboard.press("Control+a")
+    page.keyboard.press("Delete")
+    page.keyboard.insert_text(text)
+
+
+def put_tool(server: HttpServerProcess, slug: str) -> str:
+    """Put a bundle with one tool, and return the address of the tool's page."""
+    bundle = new_id()
+    made = server.send("PUT", f"/tools/bundles/{bundle}", {"slug": f"of-{slug}", "displayName": f"Of {slug}"})
+    assert made.status == 201, made.body
+    text = TEXT.replace("name: count", f"name: {slug}").encode()
+    address = f"/tools/bundles/{bundle}/tools/{slug}/version/1"
+    put = server.send("PUT", address, text, {"Content-Type": "application/yaml"})
+    assert put.status == 201, put.body
+    return f"/tools/{bundle}/{slug}/1"
+
+
+def test_a_tool_is_written_tried_and_saved(opened: Open, server: HttpServerProcess) -> None:
+    page = opened().log_in("/tools/new")
+    page.get_by_role("button", name="YAML or JSON").click()
+    type_text(page, TEXT.replace("entrypoint: printf", "entrypont: printf"))
+    finding = page.get_by_role("button", name="Line 13: unknown key `entrypont`")
+    expect(finding).to_be_visible()
+    expect(page.locator(".cm-error")).to_contain_text("entrypont")
+    expect(page.get_by_role("button", name="Save")).to_be_disabled()
+    type_text(page, TEXT)
+    page.locator(".tester .rjsf input").fill("word")
+    page.get_by_role("button", name="Run", exact=True).click()
+    page.get_by_role("button", name="Trust it and run").click()
+    expect(page.locator(".tester-answer pre")).to_have_text("word!")
+    # One question for each draft: the same one runs again at once.
+    page.get_by_role("button", name="Run", exact=True).click()
+    expect(page.locator(".tester-answer .badge")).to_have_text("ok")
+    page.get_by_role("button", name="Save", exact=True).click()
+    window = page.get_by_role("dialog")
+    window.get_by_role("combobox", name="Bundle").select_option("A new bundle")
+    window.get_by_label("Name of the bundle").fill("Written")
+    window.get_by_role("button", name="Save", exact=True).click()
+    expect(page.get_by_role("heading", name="Written/count@1")).to_be_visible()
+    stored = server.send("GET", "/tools/search?q=count").json["tools"][0]
+    assert (stored["bundle"], stored["source"]) == ("Written", "user")
+
+
+def test_what_is_not_saved_is_not_lost_by_a_click(opened: Open) -> None:
+    page = opened().log_in("/tools/new")
+    page.get_by_label("What it does").fill("Something.")
+    asked = list[str]()
+
+    def stay(dialog: Dialog) -> None:
+        asked.append(dialog.message)
+        dialog.dismiss()
+
+    page.on("dialog", stay)
+    page.get_by_role("link", name="Runs").click()
+    expect(page.get_by_label("What it does")).to_have_value("Something.")
+    assert asked == ["Leave without saving what you changed?"]
+    page.remove_listener("dialog", stay)
+    page.once("dialog", lambda dialog: dialog.accept())
+    page.get_by_role("link", name="Runs").click()
+    expect(page.get_by_role("heading", name="Runs")).to_be_visible()
+
+
+def test_questions_make_a_tool_with_two_steps(opened: Open, server: HttpServerProcess) -> None:
+    page = opened().log_in("/tools/new")
+    page.get_by_role("combobox", name="It ").select_option("calls other tools, step by step")
+    page.get_by_label("Name").first.fill("greet_twice")
+    page.get_by_label("What it does").fill("Greets twice.")
+    argument = page.get_by_role("group", name="Argument", exact=True)
+    argument.get_by_label("Name").fill("c")
+    steps = page.get_by_role("group", name="Step", exact=True)
+    for index, value in enumerate(("${c}", "${steps.first.value}")):
+        step = steps.nth(index)
+        step.get_by_label("Tool").fill("greet")
+        step.get_by_role("button", name="Add").click()
+        step.get_by_label("Name", exact=True).fill("c")
+        step.get_by_label("Name", exact=True).blur()
+        step.locator(".entry-value input").fill(value)
+    page.get_by_text("Manifest", exact=True).click()
+    expect(page.locator(".build-input pre")).to_contain_text('c: "${steps.first.value}"')
+    expect(page.get_by_text("greet: code")).to_be_visible()
+    page.locator(".tester .rjsf input").fill("echo echo twice")
+    page.get_by_role("button", name="Run", exact=True).click()
+    page.get_by_role("button", name="Trust it and run").click()
+    expect(page.locator(".tester-answer pre")).to_have_text("twice\n")
+
+
+def test_a_new_version_shows_its_difference_and_the_old_one_stays(
+    opened: Open, server: HttpServerProcess
+) -> None:
+    address = put_tool(server, "versioned")
+    page = opened().log_in(address)
+    page.get_by_role("link", name="New version").click()
+    editor = page.get_by_role("textbox", name="Definition")
+    expect(editor).to_contain_text("version: 2")
+    editor.get_by_text("Count the words").click()
+    page.keyboard.press("End")
+    page.keyboard.type(" All.")
+    page.get_by_role("button", name="Save", exact=True).click()
+    diff = page.get_by_role("dialog").locator(".diff")
+    expect(diff.locator(".added").last).to_have_text("+version: 2")
+    page.get_by_role("dialog").get_by_role("button", name="Save", exact=True).click()
+    expect(page.get_by_role("heading", name="of-versioned/versioned@2")).to_be_visible()
+    page.get_by_role("button", name="Difference from version 1").click()
+    expect(page.get_by_role("dialog").locator(".added").first).to_contain_text("a text. All.")
+
+
+def test_a_deleted_tool_is_in_the_trash_until_it_is_restored(opened: Open, server: HttpServerProcess) -> None:
+    address = put_tool(server, "doomed")
+    page = opened().log_in(address)
+    page.get_by_role("button", name="Delete").click()
+    expect(page.get_by_role("dialog")).to_contain_text("From now on calls of this version fail")
+    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    page.get_by_role("link", name="Trash").click()
+    assert server.send("GET", f"/tools/bundles{address.removeprefix('/tools')}").status == 404
+    page.get_by_role("button", name="Restore doomed 1").click()
+    expect(page.get_by_text("doomed 1 was restored")).to_be_visible()
+    assert server.send("GET", "/tools/search?q=doomed").json["total"] == 1
+
+
+def test_history_has_calls_of_every_interface_and_replays_them(
+    opened: Open, server: HttpServerProcess
+) -> None:
+    server.send("POST", "/tools/invoke/greet", {"args": {"c": "echo history"}})
+    found = server.send("GET", "/tools/search?q=greet").json["tools"][0]
+    page = opened().log_in(f"/tools/{found['bundleID']}/{found['slug']}/{found['version']}")
+    card = page.get_by_role("region", name="History")
+    expect(card).to_contain_text("token:admin")
+    card.get_by_role("button", name='Use these arguments: {"c":"echo history"}').first.click()
+    page.get_by_role("button", name="Run", exact=True).click()
+    expect(page.locator(".tester-answer pre")).to_have_text("history\n")
+    expect(page.get_by_role("region", name="Who may call it")).to_contain_text("you, on this page")
+
+
+def test_a_command_of_curl_becomes_a_draft(opened: Open) -> None:
+    page = opened().log_in("/tools/import?source=curl")
+    page.get_by_label("Command").fill("curl -H 'X-Api-Key: hush' 'https://api.example.com/find?q=tea'")
+    page.get_by_role("button", name="Make a tool").click()
+    expect(page.get_by_text("set the secret X_API_KEY")).to_be_visible()
+    expect(page.get_by_role("textbox", name="Definition")).to_contain_text("get_find")
+    expect(page.get_by_text("network: api.example.com")).to_be_visible()
+    page.get_by_role("button", name="Dry run").click()
+    expect(page.locator(".tester-answer pre").first).to_contain_text("<secret X_API_KEY>")
+
+
+def test_operations_of_a_document_are_chosen(opened: Open, server: HttpServerProcess, tmp_path: Path) -> None:
+    answer = {"responses": {"200": {"description": "ok"}}}
+    operations = {"get": {"operationId": "getPet", **answer}, "delete": {"operationId": "dropPet", **answer}}
+    document = {
+        "openapi": "3.1.0", "info": {"title": "Pets", "version": "1"},
+        "servers": [{"url": "https://pets.example.com"}], "paths": {"/pet": operations},
+    }  # fmt: skip
+    file = tmp_path / "pets.json"
+    file.write_text(json.dumps(document))
+    page = opened().log_in("/tools/import")
+    page.get_by_label("or a file").set_input_files(file)
+    page.get_by_role("button", name="Read").click()
+    expect(page.get_by_role("heading", name="Pets")).to_be_visible()
+    page.get_by_role("checkbox", name="dropPet").uncheck()
+    page.get_by_role("button", name="Import 1 tool").click()
+    expect(page.get_by_text("1 tool was written")).to_be_visible()
+    assert (server.root / ".toolcrib/tools/getPet/tool.yml").is_file()
+    assert not (server.root / ".toolcrib/tools/dropPet").exists()
+
+
+def test_a_bundle_is_exported_and_imported(opened: Open, server: HttpServerProcess, tmp_path: Path) -> None:
+    address = put_tool(server, "packed")
+    page = opened().log_in(address)
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Export its bundle").click()
+    file = tmp_path / "packed.zip"
+    download.value.save_as(file)
+    page.goto(f"{server.address}/#/tools/import?source=zip")
+    page.get_by_label("File").set_input_files(file)
+    page.get_by_role("combobox", name="If a tool is here already").select_option("make another bundle")
+    page.get_by_role("button", name="Read").click()
+    expect(page.locator(".rows").get_by_text("packed 1")).to_be_visible()
+    page.get_by_role("button", name="Import", exact=True).last.click()
+    expect(page.get_by_text("imported", exact=True)).to_be_visible()
+    assert server.send("GET", "/tools/search?q=packed").json["total"] == 2
+
+
+@pytest.mark.parametrize(("size", "scheme"), [(DESK, "light"), (PHONE, "dark")], ids=["desk", "phone"])
+@pytest.mark.parametrize("language", ["de", "pseudo"])
+def test_pages_for_building_are_accessible_and_fit(
+    opened: Open, server: HttpServerProcess, size: tuple[int, int], scheme: str, language: str
+) -> None:
+    browser = opened(color_scheme=scheme, size=size)
+    browser.context.add_init_script(f"localStorage.setItem('toolcrib.language', '{language}')")
+    page = browser.log_in()
+    pages = (
+        ("/tools/new", ".rjsf input"), ("/tools/new?how=text", ".cm-content"), ("/tools/trash", "h1"),
+        *((f"/tools/import?source={one}", "form") for one in ("openapi", "curl", "zip", "mcp")),
+    )  # fmt: skip
+    for path, shown in pages:
+        page.goto(f"{server.address}/#{path}")
+        page.locator(shown).first.wait_for()
+        expect(page.locator(".loading")).to_have_count(0)
+        assert browser.violations() == [], path
+        assert not browser.is_too_wide(), path
