@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
-import { nextVersion } from "../src/pages/build/drafts";
-import { manifestOf } from "../src/pages/build/recipe";
-import { toYaml } from "../src/pages/build/yaml";
+import { nextVersion } from "../src/pages/authoring/drafts";
+import { manifestOf } from "../src/pages/authoring/recipe";
+import { toYaml } from "../src/pages/authoring/yaml";
 
 test("a request may reach its own host, and its names in capitals are secrets", () => {
   const made = manifestOf("http", {

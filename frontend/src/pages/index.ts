@@ -21,9 +21,9 @@ export const PAGES: readonly PageEntry[] = [
     title: "page.tools",
     icon: "M4 5h16v5H4zM4 14h6v5H4zM14 14h6v5h-6z",
   },
-  { path: "/tools/new", load: () => import("./build/BuildPage"), action: "build.new" },
-  { path: "/tools/import", load: () => import("./build/ImportPage"), action: "import.title" },
-  { path: "/tools/trash", load: () => import("./build/TrashPage"), action: "trash.title" },
+  { path: "/tools/new", load: () => import("./authoring/BuildPage"), action: "build.new" },
+  { path: "/tools/import", load: () => import("./authoring/ImportPage"), action: "import.title" },
+  { path: "/tools/trash", load: () => import("./authoring/TrashPage"), action: "trash.title" },
   { path: "/tools/$bundle/$slug/$version", load: () => import("./tools/ToolPage") },
   {
     path: "/approvals",

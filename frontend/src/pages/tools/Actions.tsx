@@ -6,7 +6,7 @@ import { Dialog } from "../../parts/Dialog";
 import { saveFile } from "../../parts/files";
 import { announce } from "../../parts/notices";
 import { t } from "../../text";
-import { textOf } from "../build/drafts";
+import { textOf } from "../authoring/drafts";
 
 /** What can be done with a tool beside calling it. */
 export function Actions({ tool }: { tool: Tool }) {

@@ -6,7 +6,7 @@ import { Dialog } from "../../parts/Dialog";
 import { When } from "../../parts/small";
 import { Loading, Shown } from "../../parts/states";
 import { t } from "../../text";
-import { textOf } from "../build/drafts";
+import { textOf } from "../authoring/drafts";
 import { toolPath } from "./paths";
 
 const Diff = lazy(() => import("../../parts/Diff"));
