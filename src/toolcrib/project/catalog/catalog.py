@@ -135,8 +135,10 @@ class ProjectCatalog:
 
     def _count(self, ctx: Context, result: Result) -> None:
         """Count a call of a tool that ran: what was refused is not one of the tool."""
+        if not ctx.started or ctx.tool in self.hidden:
+            return
         tool = ctx.bound.tool
-        if not ctx.started or ctx.tool in self.hidden or tool.bundle == DRAFTS:
+        if tool.bundle == DRAFTS:
             return
         known = self._ids.get(ctx.tool)
         if known is None or known[0] is not tool:
