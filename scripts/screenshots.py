@@ -13,6 +13,7 @@ from tests.filled import filled
 
 OUT = Path(__file__).resolve().parent.parent / "build" / "screenshots"
 PAGES = ("approvals", "runs", "audit", "chat")
+MAKING = ("new", "import", "trash")
 OPERATIONS = ("usage", "servers", "secrets", "tokens", "policy", "workers", "machine")
 LOOKS = {"light": ("light", DESK), "dark": ("dark", DESK), "phone": ("light", PHONE)}
 
@@ -48,6 +49,7 @@ def main() -> None:
                     "tool": (forecast, ".rjsf input"),
                     "waits": (refund, ".rjsf input"),
                     **{name: (f"/{name}", "main h1") for name in PAGES},
+                    **{name: (f"/tools/{name}", "main h1") for name in MAKING},
                     **{name: (f"/operations/{name}", "main h1") for name in OPERATIONS},
                     "workflow": (f"/runs/{workflow}", ".step-box"),
                 }

@@ -6,6 +6,7 @@ What is denied to the server here is what a container's default filter denies.
 from __future__ import annotations
 
 import shutil
+from typing import Any
 
 import pytest
 
@@ -56,7 +57,14 @@ TRIED = [(probe, kind) for probe, kind in FITTING if probe.name not in LEFT_OUT]
 NOT_RUN = [(probe, kind) for probe, kind in FITTING if probe.name in REFUSED]
 
 
-@pytest.mark.parametrize(("probe", "kind"), TRIED, ids=[f"{probe.name}-{kind}" for probe, kind in TRIED])
+def named(probe: Probe, kind: str) -> Any:
+    """Return a test of this probe; root's are long tests, because what runs here is mostly no root's."""
+    return pytest.param(
+        probe, kind, id=f"{probe.name}-{kind}", marks=[pytest.mark.soak] if kind == "root" else []
+    )
+
+
+@pytest.mark.parametrize(("probe", "kind"), [named(*one) for one in TRIED])
 def test_probe(stage: Stage, probe: Probe, kind: str) -> None:
     need("a C compiler (cc)", not probe.compiled or stage.attacks is not None)
     if probe.name.startswith("grants/git"):

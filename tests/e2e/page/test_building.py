@@ -215,8 +215,15 @@ def test_a_bundle_is_exported_and_imported(opened: Open, server: HttpServerProce
     assert server.send("GET", "/tools/search?q=packed").json["total"] == 2
 
 
-@pytest.mark.parametrize(("size", "scheme"), [(DESK, "light"), (PHONE, "dark")], ids=["desk", "phone"])
-@pytest.mark.parametrize("language", ["de", "pseudo"])
+@pytest.mark.parametrize(
+    ("size", "scheme", "language"),
+    [
+        pytest.param(DESK, "light", "pseudo", id="desk-pseudo"),
+        pytest.param(PHONE, "dark", "de", id="phone-de"),
+        pytest.param(DESK, "light", "de", id="desk-de", marks=pytest.mark.soak),
+        pytest.param(PHONE, "dark", "pseudo", id="phone-pseudo", marks=pytest.mark.soak),
+    ],
+)
 def test_pages_for_building_are_accessible_and_fit(
     opened: Open, server: HttpServerProcess, size: tuple[int, int], scheme: str, language: str
 ) -> None:

@@ -134,7 +134,12 @@ def test_by_keyboard_alone_a_tool_is_found_and_run(opened: Open) -> None:
 
 @pytest.mark.parametrize(
     ("language", "size", "scheme"),
-    [("en", DESK, "light"), ("de", PHONE, "dark"), ("pseudo", DESK, "dark"), ("pseudo", PHONE, "light")],
+    [
+        pytest.param("en", DESK, "light", id="en-desk"),
+        pytest.param("de", PHONE, "dark", id="de-phone"),
+        pytest.param("pseudo", DESK, "dark", id="pseudo-desk", marks=pytest.mark.soak),
+        pytest.param("pseudo", PHONE, "light", id="pseudo-phone", marks=pytest.mark.soak),
+    ],
 )
 def test_pages_are_accessible_and_fit(
     opened: Open, server: HttpServerProcess, language: str, size: tuple[int, int], scheme: str
