@@ -26,7 +26,8 @@ negative_data_rejection.expected-statuses = [400, 401, 403, 404, 405, 409, 410, 
 include-operation-id = [
     "list_bundles", "list_calls", "list_tools", "search_tools", "put_bundle", "put_tool", "list_approvals",
     "list_grants", "list_audit_lines", "lint_text", "convert_text", "import_openapi", "get_usage",
-    "list_runs", "list_sessions", "create_session", "explain_policy", "cancel_calls", "retry_calls",
+    "list_runs", "list_sessions", "list_messages", "create_session", "explain_policy", "try_rule",
+    "cancel_calls", "retry_calls",
     "cancel_runs", "retry_runs", "get_all_usage", "stream_call_events", "stream_run_events",
     "stream_all_run_events", "import_curl", "invoke_draft",
 ]
@@ -80,10 +81,10 @@ def test_schemathesis_finds_no_difference(server: HttpServerProcess, tmp_path: P
     ended = run_schemathesis(
         server, tmp_path, "--phases", "examples,fuzzing", "--generation-deterministic", "--max-examples", "2"
     )
-    assert ended.returncode == 0, ended.stdout[-8000:]
+    assert ended.returncode == 0, ended.stdout[-16000:]
 
 
 @pytest.mark.soak
 def test_schemathesis_finds_no_difference_in_ten_minutes(server: HttpServerProcess, tmp_path: Path) -> None:
     ended = run_schemathesis(server, tmp_path, "--max-time", "600")
-    assert ended.returncode == 0, ended.stdout[-8000:]
+    assert ended.returncode == 0, ended.stdout[-16000:]

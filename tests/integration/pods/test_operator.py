@@ -135,6 +135,7 @@ async def test_the_run_of_the_guide_gets_a_pod_and_its_result(world: World) -> N
         await world.put(INSTANCES, "my-instance", spec={"skills": [{"name": "code-review"}]})
         await world.put(RUNS, "test-tool", spec=GUIDE)
         await until(lambda: world.status("test-tool").get("podName") == "test-tool-agent", "the pod's name")
+        await until(lambda: world.has(PODS, "test-tool-agent"), "the pod")
         pod = world.raw(PODS, "test-tool-agent")
         assert world.has(POLICIES, "test-tool-agent")
         assert [one["name"] for one in pod["spec"]["containers"]] == ["agent"]

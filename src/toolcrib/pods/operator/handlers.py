@@ -61,6 +61,10 @@ async def reconcile(
         raise kopf.TemporaryError(patch.status["message"], delay=_AGAIN_S)
     try:
         instance = msgspec.convert(found["spec"], InstanceSpec)
+        # Before there is a pod, whose states are written from then on.
+        if status.get("phase", "Pending") == "Pending":
+            begun = {"phase": "Pending", "message": "", "podName": pod_name(body)}
+            await cluster.patch_status(body["metadata"]["namespace"], body["metadata"]["name"], begun)
         # The policy first: the pod never runs without it.
         for one in manifests(body, spec, instance, memo.platform):
             await cluster.make(one)
@@ -68,10 +72,6 @@ async def reconcile(
         patch.status["phase"], patch.status["message"] = "Failed", str(error)
         patch.status["completedAt"] = written(time.time())
         return
-    if not status.get("phase"):
-        patch.status["phase"] = "Pending"
-    patch.status["message"] = ""
-    patch.status["podName"] = pod_name(body)
 
 
 @kopf.on.event("v1", "pods", labels={RUN_LABEL: kopf.PRESENT})
