@@ -58,10 +58,13 @@ NOT_RUN = [(probe, kind) for probe, kind in FITTING if probe.name in REFUSED]
 
 
 def named(probe: Probe, kind: str) -> Any:
-    """Return a test of this probe; root's are long tests, because what runs here is mostly no root's."""
-    return pytest.param(
-        probe, kind, id=f"{probe.name}-{kind}", marks=[pytest.mark.soak] if kind == "root" else []
-    )
+    """Return a test of this probe.
+
+    Root's are long tests, because what runs at this level is mostly no root's; so are file tools, which run
+    in the server at every level.
+    """
+    long = kind == "root" or probe.name.startswith("file-tools/")
+    return pytest.param(probe, kind, id=f"{probe.name}-{kind}", marks=[pytest.mark.soak] if long else [])
 
 
 @pytest.mark.parametrize(("probe", "kind"), [named(*one) for one in TRIED])
