@@ -64,6 +64,7 @@ class StdioLink:
         self._tasks: list[asyncio.Task[None]] = []
         self._writer: asyncio.StreamWriter | None = None
         self._reading: asyncio.ReadTransport | None = None
+        self._streams: tuple[Any, ...] = ()
         self.closed = asyncio.Event()
         """Set if it can be used no longer."""
         self.lost = False
@@ -75,9 +76,16 @@ class StdioLink:
         self.status = 0  # No HTTP here.
 
     async def __aenter__(self) -> Any:
+        self._stream = await self._start()
+        try:
+            return await self._connect(self._stream)
+        except BaseException:  # Cancelled meanwhile: nobody else would end the process and close its pipes.
+            await self.__aexit__()
+            raise
+
+    async def _connect(self, stream: Stream | UnconfinedStream) -> Any:
         import anyio
 
-        self._stream = stream = await self._start()
         loop = asyncio.get_running_loop()
         reader = asyncio.StreamReader(limit=MAX_LINE)
         self._reading, _ = await loop.connect_read_pipe(
