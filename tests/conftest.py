@@ -135,7 +135,7 @@ settings.register_profile(
     "toolcrib",
     deadline=None,
     derandomize=True,
-    max_examples=30,
+    max_examples=20,
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.register_profile("long", settings.get_profile("toolcrib"), derandomize=False, max_examples=1_000)
