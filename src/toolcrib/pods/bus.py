@@ -251,12 +251,12 @@ async def _reached(options: Mapping[str, Any]) -> None:
             return await (await nats.connect(**options, allow_reconnect=False, error_cb=note)).close()
         except (OSError, Error, TimeoutError) as error:
             # With a certificate, or a login, that is wrong it would try for ever.
-            told = str(last[-1] if last and isinstance(error, NoServersError) else error)
-            if "uthorization" in told or isinstance(error, ssl.SSLError):
+            reason = str(last[-1] if last and isinstance(error, NoServersError) else error)
+            if "uthorization" in reason or isinstance(error, ssl.SSLError):
                 raise InvalidToken(
-                    f"NATS refuses the connection: {told}", hint="Set NATS_TOKEN, NATS_CREDS or NATS_CA."
+                    f"NATS refuses the connection: {reason}", hint="Set NATS_TOKEN, NATS_CREDS or NATS_CA."
                 ) from None
-            _log.warning("NATS cannot be reached, so it is tried again: %s", told or type(error).__name__)
+            _log.warning("NATS cannot be reached, so it is tried again: %s", reason or type(error).__name__)
         await asyncio.sleep(_PAUSE_S)
 
 

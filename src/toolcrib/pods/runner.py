@@ -155,8 +155,8 @@ class PodRunner:
         self._measure(result)
         self._write("result.json", result)
         # The operator reads this line of the log.
-        told = {"result": result.response, "error": result.error}
-        _log.info("result: %s", msgspec.json.encode(told).decode())
+        answer = {"result": result.response, "error": result.error}
+        _log.info("result: %s", msgspec.json.encode(answer).decode())
         self._status("done" if result.status == "success" else "failed", result.error)
         return result
 

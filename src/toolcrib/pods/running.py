@@ -1,4 +1,4 @@
-"""Processes of pods that run until they are told to stop."""
+"""Processes of pods that run until a signal ends them."""
 
 from __future__ import annotations
 

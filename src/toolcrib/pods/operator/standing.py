@@ -44,9 +44,13 @@ def standing_of(pod: Mapping[str, Any], log: str, *, gone: bool = False) -> dict
 def _why(status: Mapping[str, Any], end: Mapping[str, Any], result: Mapping[str, Any]) -> str:
     if status.get("reason") == "DeadlineExceeded":
         return "the run took longer than its timeoutSeconds"
-    told = result.get("error") or status.get("message") or end.get("message")
+    message = result.get("error") or status.get("message") or end.get("message")
     reason = end.get("reason") or status.get("reason") or "Error"
-    return str(told) if told else f"{reason}: the agent ended with exit code {end.get('exitCode', 'unknown')}"
+    return (
+        str(message)
+        if message
+        else f"{reason}: the agent ended with exit code {end.get('exitCode', 'unknown')}"
+    )
 
 
 def _result_in(log: str) -> Mapping[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from importlib.util import find_spec
 
 import click
@@ -31,6 +30,7 @@ def command(namespaces: tuple[str, ...], crds: bool) -> None:
         raise UnavailableError("kopf is not installed", hint=install_hint("pods"))
     import kopf
 
-    importlib.import_module("toolcrib.pods.operator.handlers")
+    from toolcrib.pods.operator import handlers  # noqa: F401 - kopf finds the handlers once they are imported
+
     kopf.configure(verbose=False)
     kopf.run(standalone=True, clusterwide=not namespaces, namespaces=namespaces)
