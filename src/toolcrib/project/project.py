@@ -20,6 +20,7 @@ from toolcrib.project.catalog.lists import ListParts
 from toolcrib.project.catalog.registry import CatalogChange
 from toolcrib.project.config.settings import Config, is_trusted, load_config
 from toolcrib.project.control.approvals import ApprovalService, Elicitation
+from toolcrib.project.control.chats import ChatApprovals
 from toolcrib.project.control.steps import ProjectSteps
 from toolcrib.project.control.store import DecisionStore
 from toolcrib.project.durable.durable import DurableParts
@@ -247,6 +248,11 @@ class Project(ListParts, DurableParts):
         store, complete = self._steps.store, self._program is not None or not self.place.file
         parts = store.approvals, self.get, self.trust, self.audit, self.redact, self.config
         return ApprovalService(*parts, store.wake_decided, complete=complete)
+
+    @shared_property
+    def chat_approvals(self) -> ChatApprovals:
+        """The calls that wait for approval, for people to decide on in their chats."""
+        return ChatApprovals(self.approval_service, self.config, self.vault.key)
 
     @property
     def recorded(self) -> RecordedCalls:
