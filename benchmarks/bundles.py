@@ -11,7 +11,7 @@ from typing import Any
 
 from benchmarks.manifests import FEW, WORDS
 from benchmarks.setting import Setting, find, reason_of
-from benchmarks.table import Row, Table, Target
+from benchmarks.table import Reach, Row, Table
 from benchmarks.timing import interleave, repeat
 
 SIZES = {10_000: (0.15, 3), 100_000: (1, 20)}
@@ -33,12 +33,12 @@ def measure(setting: Setting) -> list[Table]:
 def _measure(setting: Setting, size: int) -> Table:
     half, most = SIZES.get(size, (1, 20))
     rows = [
-        Row(SEARCH, target=Target(half, "wall")),
-        Row(PAGE, target=Target(2, "wall")),
-        Row(PUT, target=Target(3, "wall")),
-        Row(START, target=Target(1_000, "wall")),
-        Row(FIRST, target=Target(1_000, "wall")),
-        Row(ANEW, target=Target(1_000, "wall")),
+        Row(SEARCH, reach=Reach(half, "wall")),
+        Row(PAGE, reach=Reach(2, "wall")),
+        Row(PUT, reach=Reach(3, "wall")),
+        Row(START, reach=Reach(1_000, "wall")),
+        Row(FIRST, reach=Reach(1_000, "wall")),
+        Row(ANEW, reach=Reach(1_000, "wall")),
     ]
     table = Table(
         f"Bundles of {size:,} tools",

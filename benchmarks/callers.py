@@ -10,7 +10,7 @@ from benchmarks.everything_on import open_project
 from benchmarks.peers import Peer, open_peers
 from benchmarks.setting import Missing, Setting, reason_of
 from benchmarks.subjects import TASK_SCHEMA, add, add_async, create_task_async, create_task_plain, noop
-from benchmarks.table import Row, Table, Target
+from benchmarks.table import Reach, Row, Table
 from benchmarks.timing import Sampler, interleave, repeat, repeat_async
 from toolcrib import Call, Project, Toolset
 
@@ -91,9 +91,9 @@ class Rows:
         self._samplers[name] = repeat(operation)
         self.table.rows.append(Row(name))
 
-    def row(self, name: str, make: Callable[[], Operation], target: Target | None = None) -> None:
+    def row(self, name: str, make: Callable[[], Operation], reach: Reach | Sequence[Reach] = ()) -> None:
         """A row that is awaited; where it cannot be made or gives something else, the row says why."""
-        row = Row(name, target=target)
+        row = Row(name, reach=target)
         self.table.rows.append(row)
         try:
             self._samplers[name] = self.callers.sampler(make(), self.expected)

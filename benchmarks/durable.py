@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.setting import Setting
-from benchmarks.table import Row, Table, Target
+from benchmarks.table import Reach, Row, Table
 from benchmarks.timing import Effort, Sampler, interleave
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def _engines(setting: Setting, server: PostgresProcess) -> list[Table]:
             for rows in (SQLITE, POSTGRES):
                 table = Table(f"{title}: {'SQLite' if rows is SQLITE else 'Postgres'}", "ms", [])
                 table.rows = [
-                    Row(row, target=_target(rows is SQLITE, word, kind)) for row, kind in rows.items()
+                    Row(row, reach=_target(rows is SQLITE, word, kind)) for row, kind in rows.items()
                 ]
                 table.take(samples)
                 _beside_dbos(table)
@@ -170,8 +170,8 @@ def _target(sqlite: bool, word: str, kind: str) -> Target | None:
     if kind != "toolcrib":
         return None
     if sqlite:
-        return Target(5, "wall") if word == "start" else None
-    return Target(1.5 if word == "start" else 2)
+        return Reach(5, "wall") if word == "start" else None
+    return Reach(1.5 if word == "start" else 2)
 
 
 def _beside_dbos(table: Table) -> None:
@@ -189,7 +189,7 @@ def _idle(setting: Setting, server: PostgresProcess) -> Table:
     seconds = 0.5 if setting.quick else 4.0
     with _processes(setting, server, "idle", IDLE_TOOLS) as engines:
         for name, engine in engines.items():
-            row = Row(name, target=Target(20, "wall") if name.startswith("Toolcrib") else None)
+            row = Row(name, reach=Reach(20, "wall") if name.startswith("Toolcrib") else None)
             if isinstance(engine, Exception):
                 row.missing = f"failed: {engine}"
             else:
@@ -219,13 +219,13 @@ def _full(setting: Setting, server: PostgresProcess) -> list[Table]:
             _fill(stores[name], count, kind)
         table = Table(f"Submit, claim, finish and list beside {finished:,} finished calls: {kind}", "µs", [])
         steps = {name: _step(calls) for name, calls in stores.items()}
-        table.rows = [Row("none"), Row(f"{finished:,}", target=Target(1.5))]
+        table.rows = [Row("none"), Row(f"{finished:,}", reach=Reach(1.5))]
         table.take(interleave(steps, setting.effort(7), times=2 if setting.quick else 50))
         removal = Table(
             f"Remove {_DUE} calls of last year beside {finished:,} finished calls: {kind}", "ms", []
         )
         removals = {name: _prune(calls, kind) for name, calls in stores.items()}
-        removal.rows = [Row("none"), Row(f"{finished:,}", target=Target(1.5))]
+        removal.rows = [Row("none"), Row(f"{finished:,}", reach=Reach(1.5))]
         removal.take(interleave(removals, setting.effort(7), times=1))
         for calls in stores.values():
             calls.database.close()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.everything_on import LOOKING, RULES, policy
 from benchmarks.setting import Setting
-from benchmarks.table import Row, Table, Target
+from benchmarks.table import Reach, Row, Table
 from benchmarks.timing import Sampler, interleave, repeat, repeat_async
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def _rules(setting: Setting, loop: asyncio.AbstractEventLoop) -> Table:
         WEIGHED: _project(setting.folder / "looking", policy(RULES, LOOKING)),
         PATTERNS: _project(setting.folder / "patterns", _patterns()),
     }
-    rows = [Row(name, target=None if name == BARE else Target(5, "over")) for name in cases]
+    rows = [Row(name, reach=None if name == BARE else Reach(5, "over")) for name in cases]
     samplers = {name: repeat_async(loop, _call(project, "add")) for name, project in cases.items()}
     table = Table("Call `async def add(a, b)` in a project with a policy", "µs", rows, tells_gap=True)
     table.take(interleave(samplers, setting.effort(25)))
@@ -59,8 +59,8 @@ def _audit(setting: Setting) -> Table:
     }
     samplers: dict[str, Sampler] = {"one write of as many bytes": repeat(lambda: file.write(line))}
     samplers.update({name: repeat(_record(log)) for name, log in logs.items()})
-    target = Target(1e6 / LINES_A_SECOND, "wall")
-    rows = [Row(name, target=target if name in logs else None) for name in samplers]
+    target = Reach(1e6 / LINES_A_SECOND, "wall")
+    rows = [Row(name, reach=target if name in logs else None) for name in samplers]
     table = Table("Write one line of the audit log, without fsync", "µs", rows)
     table.notes.append(f"The target is {LINES_A_SECOND:,} lines a second.")
     table.take(interleave(samplers, setting.effort(25)))

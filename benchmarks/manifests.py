@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.setting import Setting, find, reason_of
-from benchmarks.table import Row, Table, Target
+from benchmarks.table import Reach, Row, Table
 from benchmarks.timing import Sampler, interleave, repeat
 
 MANY = 10_000
-COLD = {1_000: Target(1.5), MANY: Target(1.4)}
+COLD = {1_000: Reach(1.5), MANY: Reach(1.4)}
 """How many manifests, and the most that opening them may take of what the parser takes."""
 FEW = 30
-WARM = Target(100, "wall")
-CHANGED = Target(20, "wall")
+WARM = Reach(100, "wall")
+CHANGED = Reach(20, "wall")
 LIMIT = "list, read and ryaml.loads"
 READ = "list and read only"
 OPEN = "Project.open"
@@ -197,7 +197,7 @@ def project(root: Path, count: int) -> Path:
 def _cold(setting: Setting, root: Path, count: int, loads: Callable[[str], object]) -> Table:
     folder = root / ".toolcrib" / "tools"
     base, cache = os.fspath(folder), setting.folder / "cache"
-    load = Row(OPEN, target=COLD.get(count))
+    load = Row(OPEN, reach=COLD.get(count))
     samplers = {LIMIT: repeat(lambda: _parse(base, loads)), READ: repeat(lambda: _read(base))}
     try:
         samplers[OPEN] = _opener(root, count, lambda: shutil.rmtree(cache, ignore_errors=True))
@@ -214,7 +214,7 @@ def _cold(setting: Setting, root: Path, count: int, loads: Callable[[str], objec
 
 
 def _warm(setting: Setting, root: Path, count: int) -> Table:
-    again = Row(OPEN, target=WARM)
+    again = Row(OPEN, reach=WARM)
     samplers = {STAT: repeat(lambda: _stat(os.fspath(root / ".toolcrib" / "tools")))}
     try:
         samplers[OPEN] = _opener(root, count)
@@ -236,7 +236,7 @@ def _one(setting: Setting, root: Path, loads: Callable[[str], object]) -> Table:
         change()
         loads(path.read_bytes().decode())
 
-    row = Row(WATCH, target=CHANGED)
+    row = Row(WATCH, reach=CHANGED)
     table = Table(
         "One of them changes while the project is open",
         "ms",

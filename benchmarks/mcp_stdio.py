@@ -15,7 +15,7 @@ from typing import IO, Any
 import orjson
 
 from benchmarks.setting import Setting, reason_of
-from benchmarks.table import Row, Table, Target
+from benchmarks.table import Reach, Row, Table
 from benchmarks.timing import Sampler, interleave
 
 LIMIT = "echo written by hand"
@@ -151,7 +151,7 @@ def measure(setting: Setting) -> list[Table]:
     table = Table(
         "MCP tools/call over stdio",
         "µs",
-        [Row(name, target=Target(5) if kind == "toolcrib" else None) for name, (kind, _) in servers.items()],
+        [Row(name, reach=Reach(5) if kind == "toolcrib" else None) for name, (kind, _) in servers.items()],
         [NOTE],
     )
     with ExitStack() as stack:

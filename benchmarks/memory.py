@@ -11,7 +11,7 @@ from pathlib import Path
 
 from benchmarks.confined import Run, spare_waits
 from benchmarks.setting import reason_of
-from benchmarks.table import Row, Table, Target
+from benchmarks.table import Reach, Row, Table
 from toolcrib.sandbox import Warmth
 from toolcrib.sandbox.child.warm import PRELOADED
 from toolcrib.sandbox.host import pool as pools
@@ -44,10 +44,10 @@ def memory(loop: asyncio.AbstractEventLoop, command: Run, tool: Run) -> Table:
     rows = [
         Row(BARE),
         Row(FORKS),
-        Row(LAUNCHER, target=Target(15, "wall")),
-        Row(PYTHON_LAUNCHER, target=Target(20, "wall")),
-        Row(SPARE, target=Target(2, "wall")),
-        Row(PYTHON_SPARE, target=Target(2, "wall")),
+        Row(LAUNCHER, reach=Reach(15, "wall")),
+        Row(PYTHON_LAUNCHER, reach=Reach(20, "wall")),
+        Row(SPARE, reach=Reach(2, "wall")),
+        Row(PYTHON_SPARE, reach=Reach(2, "wall")),
     ]
     table = Table(
         "Memory of what is kept ready",

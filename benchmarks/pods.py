@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.setting import Setting, find, reason_of
-from benchmarks.table import Row, Table, Target
+from benchmarks.table import Reach, Row, Table
 
 BARE, ONE, BURST = (
     "subprocess.run of the same line",
@@ -29,9 +29,9 @@ def measure(setting: Setting) -> list[Table]:
     """A sidecar in a process of its own, and our client here."""
     rows = [
         Row(BARE),
-        Row(ONE, target=Target(6, "wall")),
-        Row(CROWDED, target=Target(6.6, "wall")),
-        Row(BURST, target=Target(500, "wall")),
+        Row(ONE, reach=Reach(6, "wall")),
+        Row(CROWDED, reach=Reach(6.6, "wall")),
+        Row(BURST, reach=Reach(500, "wall")),
     ]
     table = Table("A command of a pod, through files", "ms", rows, ["The line is `true`, run by `sh -c`."])
     loop = asyncio.new_event_loop()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.setting import Setting
-from benchmarks.table import Row, Table, Target
+from benchmarks.table import Reach, Row, Table
 from benchmarks.timing import interleave, repeat
 from toolcrib.sandbox import Root, Roots
 
@@ -36,7 +36,7 @@ def reading(setting: Setting) -> Table:
     table = Table(
         "Read a small file in this process",
         "µs",
-        [Row(PLAIN), Row(READ, target=Target(20, "wall")), Row(HIDING, target=Target(20, "wall")), Row(EACH)],
+        [Row(PLAIN), Row(READ, reach=Reach(20, "wall")), Row(HIDING, reach=Reach(20, "wall")), Row(EACH)],
         [f"{SIZE:,} bytes, in the page cache."],
     )
     samplers = {

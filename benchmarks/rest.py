@@ -13,7 +13,7 @@ from statistics import median
 
 from benchmarks.rest_servers import PATH
 from benchmarks.setting import Setting, reason_of
-from benchmarks.table import Row, Table, Target
+from benchmarks.table import Reach, Row, Table
 from benchmarks.timing import Sampler, interleave
 
 LIMIT = "ASGI echo"
@@ -140,7 +140,7 @@ def measure(setting: Setting) -> list[Table]:
     """One table; each round asks every server in turn."""
     kinds = SERVERS | (PEERS if setting.peers else {})
     rows = [
-        Row(name, target=Target(100, "wall") if kind == "toolcrib" else None) for name, kind in kinds.items()
+        Row(name, reach=Reach(100, "wall") if kind == "toolcrib" else None) for name, kind in kinds.items()
     ]
     table = Table(f"Invoke over HTTP, {CONNECTIONS} connections", "µs", rows, [NOTE])
     with ExitStack() as stack:

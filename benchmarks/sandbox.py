@@ -19,7 +19,7 @@ from benchmarks.memory import memory
 from benchmarks.ordinary_user import as_ordinary_user
 from benchmarks.reading import reading
 from benchmarks.setting import Missing, Setting, reason_of
-from benchmarks.table import Row, Table, Target
+from benchmarks.table import Reach, Row, Table
 from benchmarks.timing import Sampler, interleave
 from toolcrib.sandbox.child.warm import PRELOADED
 from toolcrib.sandbox.host.enforcement import groups
@@ -69,7 +69,7 @@ def _command(setting: Setting, loop: asyncio.AbstractEventLoop, tool: Run) -> Ta
         "the same, with a list of hosts": lambda: warm(loop, confined(TRUE, **way_out(1))),
         "Project, tool of kind command, a spare ready": lambda: warm(loop, tool),
     }
-    targets = {mine: Target(10, "over"), "toolcrib.sandbox.run, a spare ready": Target(5, "over")}
+    targets = {mine: Reach(10, "over"), "toolcrib.sandbox.run, a spare ready": Reach(5, "over")}
     table = _table(setting, "Run /bin/true", cases, targets, rounds=25, times=4)
     who = "root" if os.geteuid() == 0 else "an ordinary user"
     table.notes.append(f"Run by {who} unless the row says otherwise; output read through pipes.")
@@ -93,7 +93,7 @@ def _python(setting: Setting, loop: asyncio.AbstractEventLoop, tool: Run, in_ven
     }
     # What a virtual environment runs at start (`site`) belongs to the call, so its rows have no target.
     bare = (f"{name}, cold", f"{name}, a spare ready")
-    targets = {case: Target(3 if SPARE in case else 15, "wall") for case in bare}
+    targets = {case: Reach(3 if SPARE in case else 15, "wall") for case in bare}
     table = _table(setting, "Run a Python function confined", cases, targets, rounds=60, times=1)
     table.notes.append(
         "Each process runs what the interpreter's own `.pth` files say, as any start of it does. "
@@ -113,7 +113,7 @@ def _first(setting: Setting, loop: asyncio.AbstractEventLoop, tool: Run, in_venv
         "a tool of kind python": lambda: first(loop, tool),
         "a tool of kind python in a virtual environment": lambda: first(loop, in_venv),
     }
-    targets = {"a tool of kind python in a virtual environment": Target(200, "wall")}
+    targets = {"a tool of kind python in a virtual environment": Reach(200, "wall")}
     table = _table(setting, "The first confined call of a process", cases, targets, rounds=15, times=1)
     table.notes.append("The launcher is started for it.")
     return table
@@ -123,7 +123,7 @@ def _table(
     setting: Setting, title: str, cases: Cases, targets: Mapping[str, Target], *, rounds: int, times: int
 ) -> Table:
     """Measure the cases; one that cannot be made or fails once loses its row only."""
-    rows = {name: Row(name, target=targets.get(name)) for name in cases}
+    rows = {name: Row(name, reach=targets.get(name)) for name in cases}
     samplers = {}
     for name, make in cases.items():
         try:

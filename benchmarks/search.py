@@ -12,11 +12,11 @@ from typing import Any
 
 from benchmarks.manifests import FEW, MANY, project
 from benchmarks.setting import Setting, find, reason_of
-from benchmarks.table import Row, Table, Target
+from benchmarks.table import Reach, Row, Table
 from benchmarks.timing import Sampler, interleave
 
 LIMIT = "SQLite FTS5, the 25 best by bm25"
-QUICK = Target(20, "wall")
+QUICK = Reach(20, "wall")
 USUAL = (
     "anvil", "lathe 17", "grinder spindle", "hammer wr", "find torch", "number 42", "washer_88", "vice",
     "option", "jig mandrel pun",
@@ -39,7 +39,7 @@ def measure(setting: Setting) -> list[Table]:
     os.environ["TOOLCRIB_CACHE"] = os.fspath(setting.folder / "cache")
     count = FEW if setting.quick else MANY
     root = project(setting.folder / "project", count)
-    rows = [Row(name, target=QUICK) for name in ROWS] + [Row(FIRST)]
+    rows = [Row(name, reach=QUICK) for name in ROWS] + [Row(FIRST)]
     samplers: dict[str, Sampler] = {}
     try:
         opened = find("toolcrib.project", "Project").open(root)
