@@ -68,9 +68,7 @@ def connections(setting: Setting, loop: asyncio.AbstractEventLoop) -> Table:
             "a tunnel by CONNECT through the same", reach=OVER_DIRECT
         ),
     }
-    table = Table(
-        "One request on its own connection, from a sandbox", "ms", list(rows.values()), tells_gap=True
-    )
+    table = Table("One request on its own connection, from a sandbox", "ms", list(rows.values()))
     with _server() as port:
         ways = ({"network": "host"}, way_out(port), way_out(port))
         names = ("direct", "get", "connect")

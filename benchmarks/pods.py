@@ -42,7 +42,7 @@ def measure(setting: Setting) -> list[Table]:
                 loop.run_until_complete(_measured(table, setting, folder, crowded=crowded))
                 if not crowded:
                     share = _idle(process.pid, 1.0 if setting.quick else IDLE_S)
-                    rows[1].extra["idle, of one core"] = f"{share:.2%} (target ≤ 0.50%)"
+                    rows[1].extra["idle, of one core"] = f"{share:.2%} (≤ 0.50%)"
     except Exception as error:
         for row in rows:
             row.missing = reason_of(error)

@@ -32,9 +32,9 @@ def measure(setting: Setting) -> list[Table]:
             try:
                 register([_new()])
             except Exception as error:
-                rows.append(Row(name, missing=reason_of(error)))
+                rows.append(Row(name, peer=True, missing=reason_of(error)))
                 continue
-            rows.append(Row(name))
+            rows.append(Row(name, peer=True))
             samplers[name] = _over(register)
     notes = ["Per function. The peers build schema and validator at once, Toolcrib when first needed."]
     table = Table("Register a function of five annotated parameters", "µs", rows, notes)

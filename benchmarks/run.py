@@ -18,7 +18,6 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 # The modules beside this one bear everyday names; they are reached as `benchmarks.x` only.

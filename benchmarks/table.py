@@ -132,7 +132,10 @@ class Table:
         if not row.seconds:
             return [kind + row.name, row.missing or "not measured", "", "", *([""] if peer else []), *further]
         least, middle = (figure(f(row.seconds) * SCALE[self.unit]) for f in (min, median))
-        ratios = [self._times(row, one) for one in (limit, peer) if one]
+        ratios = [self._times(row, limit)]
+        ratios += (
+            [] if peer is None else [""] if row is limit and self.has_limit else [self._times(row, peer)]
+        )
         return [kind + row.name, least, middle, *ratios, *further]
 
     def _times(self, row: Row, other: Row) -> str:
