@@ -132,6 +132,12 @@ class Database(Protocol):
     def version(self) -> int:
         """A number that changes soon after another connection has committed a transaction with `notify`."""
 
+    def listening(self, heard: Callable[[], None]) -> AbstractContextManager[None]:
+        """Call `heard` in any thread soon after another connection has committed a transaction with `notify`.
+
+        Now and then it is called without reason, and a notice may be lost: look slowly by yourself too.
+        """
+
     def holder(self) -> str:
         """Return a name for this process, for `Transaction.is_held`."""
 
