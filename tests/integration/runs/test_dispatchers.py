@@ -20,7 +20,8 @@ from tests.postgres import PostgresProcess
 from toolcrib.errors import StateUnavailable
 from toolcrib.runs import DurableCall, DurableCalls, Take, entry_of, live_workers
 from toolcrib.runs.dispatch import EmbeddedDispatcher
-from toolcrib.state import PROJECT, Database, PostgresDatabase
+from toolcrib.state import PROJECT, Database
+from toolcrib.state.drivers.postgres import PostgresDatabase
 
 LEASE_S = 2.0
 PATIENCE_S = 60.0
