@@ -20,8 +20,6 @@ from toolcrib.state import (
     VAULT_GRANTS,
     Database,
     ForwardClock,
-    PostgresDatabase,
-    PostgresServer,
     SqliteDatabase,
     Vault,
     load_user_settings,
@@ -31,6 +29,7 @@ from toolcrib.state.shared import shared_property
 
 if TYPE_CHECKING:
     from toolcrib.runs.sessions import DurableRuns
+    from toolcrib.state.drivers.postgres import PostgresServer
 
 _DECISIONS = "grants.db"
 
@@ -57,7 +56,11 @@ class DecisionStore:
     def _server(self) -> PostgresServer | None:
         """The server that is used, if any."""
         database = self._users_own or self._config.database
-        return None if database == IN_FILE else PostgresServer(database)
+        if database == IN_FILE:
+            return None
+        from toolcrib.state.drivers.postgres import PostgresServer
+
+        return PostgresServer(database)
 
     @property
     def exists(self) -> bool:
@@ -75,6 +78,8 @@ class DecisionStore:
         # A server that only the project names may belong to whoever wrote its settings: no decision is kept
         # there.
         if self._server is not None and self._users_own is not None:
+            from toolcrib.state.drivers.postgres import PostgresDatabase
+
             return self._opened(PostgresDatabase(self._server, "grants", VAULT_GRANTS)), self._vault.key()
         return self._opened(SqliteDatabase(self._vault.folder / _DECISIONS, VAULT_GRANTS)), None
 
@@ -132,6 +137,8 @@ class DecisionStore:
 
     def _project_database(self, *, durable: bool) -> Database:
         if self._server is not None:
+            from toolcrib.state.drivers.postgres import PostgresDatabase
+
             return self._opened(PostgresDatabase(self._server, "state", PROJECT, durable=durable))
         # A database that came with a clone could bring calls that are ready to run, and recorded results.
         origin = self._vault.origin()
