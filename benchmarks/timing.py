@@ -13,6 +13,9 @@ Sampler = Callable[[int], float]
 """Does its operation so many times and gives the seconds that took."""
 
 _FIRST = 8
+_LEAST = 3
+_BUDGET_S = 10.0
+"""After this time a table has no further round, if it has had three: a slow machine has fewer."""
 _MOST = 1_000_000
 
 
@@ -78,7 +81,10 @@ def interleave(
     gc.collect()
     gc.freeze()
     try:
-        for _ in range(effort.rounds):
+        began = time.perf_counter()
+        for number in range(effort.rounds):
+            if number >= _LEAST and time.perf_counter() - began > _BUDGET_S:
+                break
             for name, count in list(counts.items()):
                 try:
                     found[name].seconds.append(samplers[name](count) / count)
