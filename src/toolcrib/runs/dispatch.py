@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from toolcrib.errors import StateUnavailable
 from toolcrib.runs.serving import Handlers, Serving, Take, Work, note_lost, whole
@@ -16,6 +16,14 @@ _LOOK_S = 1.0
 """Seconds until the next look when no notice comes: one may be lost, and the tools here may change."""
 _RETRY_S = 0.5
 """Seconds until the next try after a failure of the database."""
+
+
+_SENT_BEFORE = (
+    "ON CONFLICT (entry, key) DO UPDATE SET priority = excluded.priority,"
+    " due = CASE WHEN deliveries.due > excluded.due THEN deliveries.due ELSE excluded.due END,"
+    " ready_at = CASE WHEN deliveries.ready_at < excluded.ready_at THEN deliveries.ready_at"
+    " ELSE excluded.ready_at END"
+)
 
 
 def entry_of(tool: str) -> str:
@@ -28,6 +36,15 @@ def run_entry(provider: str) -> str:
     return f"run:{provider}"
 
 
+class Delivery(NamedTuple):
+    """A key to deliver to a server of an entry."""
+
+    entry: str
+    key: str
+    delay_s: float = 0.0
+    priority: int = 0
+
+
 class Dispatcher(Protocol):
     """Delivers keys of ready rows to whoever serves their entry: at least once.
 
@@ -35,8 +52,8 @@ class Dispatcher(Protocol):
     worker dies is sent again by whoever notices (`DurableCalls.rescue`).
     """
 
-    def send(self, tx: Transaction, entry: str, key: str, *, delay_s: float = 0.0, priority: int = 0) -> None:
-        """Have `key` delivered to a server of `entry`, if this transaction is committed.
+    def send(self, tx: Transaction, *deliveries: Delivery) -> None:
+        """Have keys delivered, each once in a call of this, if this transaction is committed.
 
         Where this process serves the entry and has room, the row is taken at once, in this transaction.
         Sending again before it was delivered changes nothing or delivers twice.
@@ -67,25 +84,23 @@ class EmbeddedDispatcher:
         self._database = database
         self._serving: list[Serving] = []
 
-    def send(self, tx: Transaction, entry: str, key: str, *, delay_s: float = 0.0, priority: int = 0) -> None:
-        """Have `key` delivered to a server of `entry`; sent again, it comes at the earlier time."""
-        if delay_s <= 0 and any(serving.take(tx, entry, key) for serving in self._serving):
-            return
+    def send(self, tx: Transaction, *deliveries: Delivery) -> None:
+        """Have keys delivered; one that is sent again comes at the earlier time."""
         now = tx.now()
-        tx.later(
-            "INSERT INTO deliveries (entry, key, priority, ready_at, due) VALUES (?, ?, ?, ?, ?)"
-            " ON CONFLICT (entry, key) DO UPDATE SET priority = excluded.priority,"
-            " due = CASE WHEN deliveries.due > excluded.due THEN deliveries.due ELSE excluded.due END,"
-            " ready_at = CASE WHEN deliveries.ready_at < excluded.ready_at THEN deliveries.ready_at"
-            " ELSE excluded.ready_at END",
-            entry,
-            key,
-            priority,
-            now + max(0.0, delay_s),
-            int(delay_s <= 0),
-        )
-        tx.notify()
-        tx.after_commit.append(self._wake)
+        rows = [
+            {
+                "entry": one.entry,
+                "key": one.key,
+                "priority": one.priority,
+                "ready_at": now + max(0.0, one.delay_s),
+                "due": int(one.delay_s <= 0),
+            }
+            for one in not_taken(self._serving, tx, deliveries)
+        ]
+        if rows:
+            tx.add("deliveries", *rows, conflict=_SENT_BEFORE)
+            tx.notify()
+            tx.after_commit.append(self._wake)
 
     def resend(self, ready: str) -> int:  # noqa: ARG002 - nothing can be lost
         """Return 0: a message is as durable as the row that it is about."""
@@ -193,6 +208,15 @@ class EmbeddedDispatcher:
     def _wake(self) -> None:
         for serving in list(self._serving):
             serving.wake()
+
+
+def not_taken(
+    serving: Sequence[Serving], tx: Transaction, deliveries: Iterable[Delivery]
+) -> Iterator[Delivery]:
+    """Yield those that nobody of this process takes at once."""
+    for one in deliveries:
+        if one.delay_s > 0 or not any(here.take(tx, one.entry, one.key) for here in serving):
+            yield one
 
 
 async def _then(stop: asyncio.Event, woken: asyncio.Event) -> None:

@@ -143,7 +143,7 @@ class ProjectCalls:
         with self.stored.database.write(f"calls {worker_name()}") as tx:
             # In the order of their keys: two that store the same ones never wait for each other.
             order = sorted(range(len(drafts)), key=lambda index: drafts[index]["idempotency_key"] or "")
-            ids = {index: self.stored.submit(**drafts[index], transaction=tx) for index in order}
+            ids = dict(zip(order, self.stored.submit_all(tx, [drafts[one] for one in order]), strict=True))
         return [ids[index] for index in range(len(drafts))]
 
     def submit_in(self, connection: object, name: str, arguments: Any = None, **options: Any) -> str:
