@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from toolcrib.errors import StateUnavailable
-from toolcrib.guard import Approvals, Rates, RecordedCalls, Tokens
+from toolcrib.guard import Tokens
 from toolcrib.project.config.settings import Config
 from toolcrib.project.control.switches import Switches
 from toolcrib.project.root import Place
@@ -28,6 +28,9 @@ from toolcrib.state import (
 from toolcrib.state.shared import shared_property
 
 if TYPE_CHECKING:
+    from toolcrib.guard.approvals.approvals import Approvals
+    from toolcrib.guard.idempotency import RecordedCalls
+    from toolcrib.guard.rates import Rates
     from toolcrib.runs.sessions import DurableRuns
     from toolcrib.state.drivers.postgres import PostgresServer
 
@@ -93,6 +96,8 @@ class DecisionStore:
     @shared_property
     def approvals(self) -> Approvals:
         """Calls that wait for a person, and the decisions of people."""
+        from toolcrib.guard.approvals.approvals import Approvals
+
         grants, key = self.decisions
         ttl_s = self._config.approval_ttl_hours * 3600
         return Approvals(self.state, grants, clock=self._clock, ttl_s=ttl_s, key=key)
@@ -105,11 +110,15 @@ class DecisionStore:
     @shared_property
     def rates(self) -> Rates:
         """The starts of rate-limited calls. Not durable: after a power cut they no longer count."""
+        from toolcrib.guard.rates import Rates
+
         return Rates(self._project_database(durable=False))
 
     @shared_property
     def recorded(self) -> RecordedCalls:
         """Calls that were made with an idempotency key."""
+        from toolcrib.guard.idempotency import RecordedCalls
+
         return RecordedCalls(self.state, self._clock)
 
     @shared_property
