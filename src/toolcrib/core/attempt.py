@@ -10,7 +10,7 @@ import random
 from time import perf_counter
 
 from toolcrib.core.context import Context
-from toolcrib.core.deadline import DeadlineExceeded, run_with_deadline
+from toolcrib.core.deadline import DeadlineExceeded, begin
 from toolcrib.core.decision import AttemptDecision, Cancel, Discard, Fail, RetryAfter, SnoozeFor
 from toolcrib.core.failures import own_exception, to_error
 from toolcrib.errors import (
@@ -55,7 +55,9 @@ async def run_attempt(call: Call, ctx: Context, safe_retry: Retry) -> Outcome | 
     ctx.started = ctx.reported = perf_counter()
     idle_left = None if bound.idle_ms is None else ctx.idle_left
     try:
-        outcome = await run_with_deadline(bound.executor.run(call, ctx), ctx.seconds_left, idle_left)
+        at_once, outcome = begin(bound.executor.run(call, ctx), ctx.seconds_left, idle_left)
+        if not at_once:
+            outcome = await outcome
         return outcome if outcome.__class__ is Outcome else Outcome(outcome)
     except DeadlineExceeded:
         error: Exception = ctx.timed_out()

@@ -167,7 +167,8 @@ class Pipeline:
                 value = {"content": list(blocks)}
             value = normalise(value)
             warnings = outcome.warnings
-            if ctx.bound.output.schema is not None:
+            accepts = ctx.bound.accepts
+            if accepts is not None and not accepts(value):
                 warnings += check_output(ctx.bound, value, self._controls.mask)
         except Exception as error:
             return ctx.failed(to_error(error))
