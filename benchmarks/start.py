@@ -1,4 +1,4 @@
-"""What a start costs: imports, `toolcrib run` among many tools, and a server until its first list."""
+"""The cost of a start: imports, `toolcrib run` among many tools, and a server until its first list."""
 
 from __future__ import annotations
 
