@@ -7,19 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from toolcrib.manifest.plugins import on_call
 from toolcrib.spec import Call, Catalog, Executor, Invoke, Retry, Tool
 
 if TYPE_CHECKING:
     from toolcrib.egress import Egress
     from toolcrib.executors.connections import Connections
     from toolcrib.executors.workspace.workspace import Workspace
-
-
-def in_workspace(target: str) -> Callable[[Tool, Host], Executor]:
-    """Return the `Kind.executor` of a class (`module:attribute`) that takes a tool and its workspace."""
-    make = on_call(target)
-    return lambda tool, host: make(tool, host.workspace())
 
 
 def _single_use() -> Connections:

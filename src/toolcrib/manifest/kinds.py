@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from toolcrib.manifest.plugins import Registry
+from toolcrib.manifest.plugins import Registry, on_call
 from toolcrib.manifest.starter import Starter
 from toolcrib.manifest.yaml.diagnostics import Diagnostic
 from toolcrib.manifest.yaml.form import Misfit
@@ -110,6 +110,12 @@ def filled_in(tool: Tool, block: dict[str, Any], values: Values) -> dict[str, An
             filled = render_value(parse(would[key], names), values)
             would[key] = None if isinstance(filled, Missing) else filled
     return {"would": would}
+
+
+def in_workspace(target: str) -> Callable[[Tool, Any], Executor]:
+    """Return the `Kind.executor` of a class (`module:attribute`) that takes a tool and its workspace."""
+    make = on_call(target)
+    return lambda tool, host: make(tool, host.workspace())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

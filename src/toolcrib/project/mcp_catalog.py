@@ -13,7 +13,7 @@ from typing import Any
 from toolcrib.core.context import Context
 from toolcrib.errors import AuditUnavailable, InvalidInput, ToolNotFound
 from toolcrib.executors.function.threads import run_in_thread
-from toolcrib.guard import AuditQuery, AuditReader
+from toolcrib.guard.audit.search import AuditQuery, AuditReader
 from toolcrib.manifest import dump
 from toolcrib.project.authoring.creation import ToolDraft, draft, publish
 from toolcrib.project.project import Project

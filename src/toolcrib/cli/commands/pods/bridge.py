@@ -47,7 +47,7 @@ def command(
     any more, at a second one at once. With --agent, each message of a person begins a
     run, whose answer goes back; `toolcrib worker` executes the runs.
     """
-    from toolcrib.cli.commands.decide.trust import accepted_project
+    from toolcrib.cli.commands.decide.accepting import accepted_project
     from toolcrib.pods.bridge import Bridge
     from toolcrib.pods.inbox import Inbox
     from toolcrib.pods.running import until_stopped
