@@ -175,7 +175,8 @@ def _table(
     times: int,
 ) -> Table:
     """Measure the cases; one that cannot be made or fails once loses its row only."""
-    rows = {name: Row(name, reach=reaches.get(name, ())) for name in cases}
+    ready = "the sandbox was made before"
+    rows = {name: Row(name, reaches.get(name, ()), deferred=ready if SPARE in name else "") for name in cases}
     samplers = {}
     for name, make in cases.items():
         try:

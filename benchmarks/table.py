@@ -36,7 +36,9 @@ class Row:
     missing: str | None = None
     """The reason that there are no figures."""
     extra: dict[str, str] = field(default_factory=dict)
-    """Further columns; `put off` says what of the work is done at another time."""
+    """Further columns."""
+    deferred: str = ""
+    """The part of the work that is done at another time."""
 
 
 @dataclass(frozen=True)
@@ -128,13 +130,14 @@ class Table:
     def _cells(self, row: Row, extras: list[str]) -> list[str]:
         limit, peer = self.rows[0], self.best_peer()
         kind = "limit: " if row is limit and self.has_limit else "peer: " if row.peer else ""
+        name = kind + row.name + (f" (deferred: {row.deferred})" if row.deferred else "")
         further = [*(row.extra.get(column, "") for column in extras), "; ".join(map(str, self.verdicts(row)))]
         if not row.seconds:
-            return [kind + row.name, row.missing or "not measured", "", "", *([""] if peer else []), *further]
+            return [name, row.missing or "not measured", "", "", *([""] if peer else []), *further]
         least, middle = (figure(f(row.seconds) * SCALE[self.unit]) for f in (min, median))
         ratios = [self.times(row, limit)]
         ratios += [] if peer is None else [""] if row is limit and self.has_limit else [self.times(row, peer)]
-        return [kind + row.name, least, middle, *ratios, *further]
+        return [name, least, middle, *ratios, *further]
 
     def times(self, row: Row, other: Row) -> str:
         """Return the ratio to the limit or a peer. A limit that is slower than our row is none."""
