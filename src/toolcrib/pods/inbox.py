@@ -1,4 +1,4 @@
-"""What people write on channels: each message begins a run of an agent, and its answer goes back."""
+"""Messages of people on channels: each begins a run of an agent, and its answer goes back."""
 
 from __future__ import annotations
 
