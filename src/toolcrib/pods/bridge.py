@@ -25,7 +25,8 @@ from toolcrib.pods.ipc import GRACE_S, REJECTED
 from toolcrib.pods.protocol import MESSAGES, OutboundMessage
 from toolcrib.pods.spool import Refused, Spool
 from toolcrib.spec.identifier import derived_id
-from toolcrib.state import ChannelMessages, Database, Message, Outbox
+from toolcrib.state import Database, Message, Outbox
+from toolcrib.state.outgoing.messages import ChannelMessages
 
 _FILES = 100
 """Messages that are put into the outbox together."""

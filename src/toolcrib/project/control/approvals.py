@@ -16,19 +16,17 @@ from toolcrib.core.bound import plan_of
 from toolcrib.errors import ConflictError, NotFoundError, ToolcribError
 from toolcrib.guard import (
     Approval,
-    Approvals,
     ApprovalStatus,
     AuditLog,
-    AuditQuery,
-    AuditReader,
     Grant,
     GrantScope,
     Trusted,
     canonical,
     doubts_about,
-    may_decide,
     shown,
 )
+from toolcrib.guard.approvals.approvals import Approvals, may_decide
+from toolcrib.guard.audit.search import AuditQuery, AuditReader
 from toolcrib.manifest.kinds import is_served
 from toolcrib.project.config.policy import check_channel
 from toolcrib.project.config.settings import Config

@@ -52,7 +52,7 @@ def command(
     run, whose answer goes back; `toolcrib worker` executes the runs. What waits for approval is sent to the
     approvals.people of the project, who decide in their chats.
     """
-    from toolcrib.cli.commands.decide.trust import accepted_project
+    from toolcrib.cli.commands.decide.accepting import accepted_project
     from toolcrib.pods.bridge import Bridge
     from toolcrib.pods.inbox import Inbox
     from toolcrib.pods.questions import Questions
