@@ -54,10 +54,11 @@ def _keep(tables: Sequence[Table], least: Least) -> None:
 
 
 def _before(commit: str) -> str:
-    """Return the commit before this one on main if `main` is meant."""
-    found = _git("merge-base", commit, "HEAD") if commit == BEFORE else commit
-    here = _git("rev-parse", "HEAD")
-    return _git("rev-parse", f"{found}~1" if found == here else found)
+    """Return the id of a commit; of `main` the one that this work began at, or the one before it."""
+    if commit != BEFORE:
+        return _git("rev-parse", commit)
+    found = _git("merge-base", commit, "HEAD")
+    return _git("rev-parse", f"{found}~1") if found == _git("rev-parse", "HEAD") else found
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from benchmarks.table import Reach, Row, Table
 from benchmarks.timing import interleave, repeat
 
 SIZES = {10_000: 3, 100_000: 20}
-"""How many tools, and the most that 99 of 100 searches should take, in ms."""
+"""Numbers of tools, and the most milliseconds that 99 of 100 searches should take."""
 LIMIT = "tantivy, the 25 last changed with one word"
 SEARCH, PAGE, PUT = "Bundles.search, usual words", "Bundles.tools, a page of 25", "Store.put_tool"
 START = "Project.open and the first page"

@@ -62,7 +62,7 @@ class Callers:
         return lambda: call(tool, text)
 
     def once(self, operation: Operation) -> Any:
-        """What one operation gives."""
+        """Return what one operation gives."""
 
         async def wait() -> Any:
             return await operation()

@@ -112,7 +112,7 @@ def _judge(table: Table, attempts: Mapping[str, Callable[[bytes], Any]]) -> None
 
 
 def _refused(attempt: Callable[[bytes], Any]) -> str:
-    """How many of the invalid inputs raise; the valid one must not."""
+    """Return how many of the invalid inputs raise; the valid one must not."""
     if _raises(attempt, TASK_CALL):
         return "the valid one"
     count = sum(_raises(attempt, raw) for raw in TASK_INVALID.values())

@@ -232,7 +232,8 @@ def _idle(setting: Setting, server: PostgresProcess) -> Table:
 def _full(setting: Setting, server: PostgresProcess) -> Iterator[Table]:
     """Submit, claim and list beside a million finished calls, and beside none."""
     from toolcrib.runs import DurableCalls, dispatcher_for
-    from toolcrib.state import PROJECT, Database, PostgresDatabase, PostgresServer, SqliteDatabase
+    from toolcrib.state import PROJECT, Database, SqliteDatabase
+    from toolcrib.state.drivers.postgres import PostgresDatabase, PostgresServer
 
     finished = 2_000 if setting.quick else FINISHED
     for kind in ("SQLite", "Postgres"):

@@ -21,7 +21,7 @@ PAUSE_S = 0.03
 
 
 class Engine(NamedTuple):
-    """What an engine does."""
+    """The two things that every engine does."""
 
     submit: Callable[[int], Awaitable[Any]]
     recorded: Callable[[list[Any]], Awaitable[None]]

@@ -1,4 +1,4 @@
-"""What grows with the number of tools, and of ended calls: each size in a process of its own."""
+"""Costs that may grow with the number of tools or of ended calls: each size in a process of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the guard adds to a call: rules, the audit line, an approval that is there, a turn, a key."""
+"""The cost of the guard in a call: rules, the audit line, an approval that is there, a turn, a key."""
 
 from __future__ import annotations
 

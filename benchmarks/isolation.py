@@ -21,6 +21,7 @@ def isolation(setting: Setting, loop: asyncio.AbstractEventLoop) -> Table:
     }
     reaches = {"isolation: process, a spare ready": Reach(3, "wall")}
     rows = [Row(name, reach=reaches.get(name, ())) for name in samplers]
+    rows[2].deferred = "the process was made before"
     table = Table("Call a registered function in a process of its own", "ms", rows)
     table.take(interleave(samplers, setting.effort(25), times=1))
     return table

@@ -39,7 +39,7 @@ HEAD = 1 << 20
 
 @dataclass
 class DocumentRow:
-    """What came of one document."""
+    """The figures of one document."""
 
     document: str
     version: str = ""
@@ -84,7 +84,7 @@ def references(schema: Any) -> Iterator[str]:
 
 
 def fault(schema: dict[str, Any]) -> str | None:
-    """Why a schema is not valid or not closed."""
+    """Return why a schema is not valid or not closed, None if it is."""
     try:
         SchemaCheck(schema)
     except DefinitionError as error:

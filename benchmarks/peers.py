@@ -24,7 +24,7 @@ class Peer:
     call: Callable[[str, str], Awaitable[Any]]
     """Takes a tool's name and the JSON text of its arguments."""
     refused: Callable[[Any], bool]
-    """Whether what a call gave says that it was refused; a refusal may also be raised."""
+    """Returns True if the result of a call says that it was refused; a refusal may also be raised."""
 
 
 def open_mcp(functions: Sequence[Function], _loop: asyncio.AbstractEventLoop) -> Peer:
@@ -123,7 +123,7 @@ def open_peers(
 
 
 def registrars() -> dict[str, Callable[[Sequence[Function]], Any]]:
-    """How each peer that is there registers functions, into something new each time."""
+    """Return by name what registers functions in each peer, into something new each time."""
     quieten()
 
     def mcp(functions: Sequence[Function]) -> None:

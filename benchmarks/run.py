@@ -15,7 +15,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 
@@ -26,7 +25,7 @@ sys.path[0] = str(ROOT)
 from benchmarks.against import BEFORE, MOST, against  # noqa: E402 - the path comes first
 from benchmarks.environment import python_with_peers  # noqa: E402 - the path comes first
 from benchmarks.part import PARTS  # noqa: E402 - the path comes first
-from benchmarks.table import Table, line, reached  # noqa: E402 - the path comes first
+from benchmarks.table import Table, verdicts  # noqa: E402 - the path comes first
 
 STALLED_S = 600
 """A part that finishes no table in this time hangs, on the slowest machine too."""
@@ -52,22 +51,13 @@ def main() -> int:
         if failure:
             failures[name] = failure
             print(f"\n### {name}\n\nNot measured to its end: {failure}", flush=True)
+        if options.json:
+            data = {"about": about, "failures": failures, "parts": parts}
+            options.json.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     say(f"{time.monotonic() - began:.0f} s in all")
     print("\n### What each row should reach\n")
     print("\n".join(verdicts([Table.of(one) for part in parts.values() for one in part])))
-    if options.json:
-        data = {"about": about, "failures": failures, "parts": parts}
-        options.json.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return 1 if failures else 0
-
-
-def verdicts(tables: Sequence[Table]) -> Iterator[str]:
-    """Yield a table of all that should be reached, the furthest from it first."""
-    yield line(["row", "reach", "reached", ""])
-    yield line(["---"] * 4)
-    for table, row, one in reached(tables):
-        met = "" if one.share is None else "met" if one.share <= 1 else "**missed**"
-        yield line([f"{table.title}: {row.name}", one.asked, one.reached, met])
 
 
 def _options() -> argparse.Namespace:
@@ -165,6 +155,8 @@ def _about(*, peers: bool, wanted: bool) -> str:
     python = f"{platform.python_implementation()} {platform.python_version()}"
     machine = f"{os.cpu_count()} × {_processor()}"
     text = f"{time.strftime('%Y-%m-%d')}, {machine}, {system}, {python}, load before: {load}."
+    if os.getloadavg()[0] > (os.cpu_count() or 1) / 2:
+        text += " **The machine was busy**, so a row that was measured while others ran may be far off."
     if not peers:
         why = "the environment for them could not be made" if wanted else "they were not asked for"
         text += f" Without the peers: {why}."

@@ -20,7 +20,7 @@ from benchmarks.memory import memory
 from benchmarks.ordinary_user import as_ordinary_user
 from benchmarks.reading import reading
 from benchmarks.setting import Missing, Setting, reason_of
-from benchmarks.table import LIMIT, OVER, PEER, WALL, Reach, Row, Table
+from benchmarks.table import OVER, PEER, WALL, Reach, Row, Table
 from benchmarks.timing import Sampler, interleave
 from toolcrib.sandbox.child.warm import PRELOADED
 from toolcrib.sandbox.host.enforcement import groups
@@ -31,7 +31,7 @@ LOADED = (sys.executable, "-I", "-c", f"import {', '.join(PRELOADED)}\n{MODULE}p
 BARE = "bare process"
 BUBBLEWRAP = "bubblewrap, bare process"
 SPARE = "a spare ready"
-CALLERS = (1, 4, 8)
+CALL = "Project.call"
 TAIL = 6.0
 """Milliseconds that 95 of 100 calls with a spare should take at most."""
 
@@ -48,8 +48,11 @@ def measure(setting: Setting) -> Iterator[Table]:
     command = _tool(setting.folder / "command", "spawning", {})
     yield _command(setting, loop, command)
     yield _python(setting, loop, function, in_venv)
-    yield _callers(setting, loop, "Commands back to back", TRUE, command, Reach(1 / 1.2, PEER))
-    yield _callers(setting, loop, "Python tools back to back", PYTHON, function, Reach(1 / 3))
+    flat = Reach(1, f"{CALL}, 1 at once")
+    yield _callers(setting, loop, TRUE, command, {4: flat, 8: Reach(0.83, f"{BUBBLEWRAP}, 8 at once")})
+    yield _callers(
+        setting, loop, PYTHON, function, {1: Reach(0.2), 4: flat, 8: Reach(0.33, f"{BARE}, 8 at once")}
+    )
     yield _first(setting, loop, function, in_venv)
     yield reading(setting, loop)
     yield connections(setting, loop)
@@ -60,36 +63,26 @@ def measure(setting: Setting) -> Iterator[Table]:
 def _callers(
     setting: Setting,
     loop: asyncio.AbstractEventLoop,
-    title: str,
     command: tuple[str, ...],
     tool: Run,
-    reach: Reach,
+    reaches: Mapping[int, Reach],
 ) -> Table:
-    """Call by one, four and eight callers, each of which calls again as soon as it has its answer."""
-    bare, peer, ours = BARE, BUBBLEWRAP, "Project.call"
+    """Call back to back, by one, four and eight callers, each of which calls again once it has its answer."""
     samplers, rows, processor = dict[str, Sampler](), list[Row](), dict[str, list[float]]()
-    for callers in CALLERS:
-        for name, run in (
-            (bare, _bare(command)),
-            (peer, _lazily(lambda: _bubblewrap(command))),
-            (ours, tool),
-        ):
-            called = f"{name}, {callers} callers"
-            reaches: Reaches = {
-                f"{ours}, 1 callers": [Reach(1 / 5)] if reach.of == LIMIT else [],
-                f"{ours}, 4 callers": [Reach(0.999, f"{ours}, 1 callers")],
-                f"{ours}, 8 callers": [
-                    Reach(reach.most, f"{bare if reach.of == LIMIT else peer}, 8 callers")
-                ],
-            }
-            rows.append(Row(called, reaches.get(called, ()), name == peer))
-            samplers[called] = _at_once(loop, run, callers, processor.setdefault(called, []))
-    table = Table(
-        title, "ms", rows, ["Per call; also the server's own processor time, as of `time.process_time`."]
-    )
+    runs = {BARE: _bare(command), BUBBLEWRAP: _lazily(lambda: _bubblewrap(command)), CALL: tool}
+    if command is not TRUE:
+        del runs[BUBBLEWRAP]  # An interpreter needs other grants in it.
+    for callers in (1, 4, 8):
+        for kind, run in runs.items():
+            name = f"{kind}, {callers} at once"
+            rows.append(Row(name, reaches.get(callers, ()) if kind == CALL else (), kind == BUBBLEWRAP))
+            samplers[name] = _at_once(loop, run, callers, processor.setdefault(name, []))
+    note = "Per call, back to back, spares as they come; the server's processor time by `time.process_time`."
+    what = "Commands" if command is TRUE else "Python functions, confined,"
+    table = Table(f"{what} back to back and side by side", "ms", rows, [note])
     table.take(interleave(samplers, setting.effort(5), times=16 if setting.quick else 64))
     for row in rows:
-        if row.name.startswith(ours) and row.seconds:
+        if row.name.startswith(CALL) and row.seconds:
             row.extra["the server's processor time, ms"] = f"{min(processor[row.name]) * 1e3:.2f} (≤ 2)"
     return table
 
@@ -109,7 +102,7 @@ def _at_once(loop: asyncio.AbstractEventLoop, run: Run, callers: int, processor:
 
 
 def _command(setting: Setting, loop: asyncio.AbstractEventLoop, tool: Run) -> Table:
-    """Who is who: root without control groups is what should be reached."""
+    """Measure /bin/true; what should be reached is for root without control groups."""
     ours = confined(TRUE)
     mine = "toolcrib.sandbox.run, cold" + (", without control groups" if groups()[0] is not None else "")
     cases: dict[str, Callable[[], Sampler]] = {
@@ -182,7 +175,8 @@ def _table(
     times: int,
 ) -> Table:
     """Measure the cases; one that cannot be made or fails once loses its row only."""
-    rows = {name: Row(name, reach=reaches.get(name, ())) for name in cases}
+    ready = "the sandbox was made before"
+    rows = {name: Row(name, reaches.get(name, ()), deferred=ready if SPARE in name else "") for name in cases}
     samplers = {}
     for name, make in cases.items():
         try:
@@ -241,7 +235,7 @@ def _tool_of_venv(root: Path) -> Run:
 
 
 def _lazily(make: Callable[[], Run]) -> Run:
-    """What is made when it is first run, so that a failure costs its own rows only."""
+    """Return what is made when it is first run, so that a failure costs its own rows only."""
     made: list[Run] = []
 
     async def run() -> None:

@@ -1,4 +1,4 @@
-"""What a start costs: imports, `toolcrib run` among many tools, and a server until its first list."""
+"""The cost of a start: imports, `toolcrib run` among many tools, and a server until its first list."""
 
 from __future__ import annotations
 
@@ -94,14 +94,13 @@ def _servers(roots: dict[int, Path], setting: Setting) -> Table:
     for count in SERVE:
         if count in roots:
             name = f"{count:,} tools"
-            rows.append(Row(name, Reach(3.5) if count == SERVE[0] else Reach(1.3, f"{SERVE[0]:,} tools")))
+            few = count == SERVE[0]
+            reach = Reach(3.5) if few else Reach(1.3, f"{SERVE[0]:,} tools")
+            # Of more than five tools it lists the meta-tools.
+            rows.append(Row(name, reach, deferred="" if few else "tools are read when one is asked for"))
             samplers[name] = _server([*COMMAND, "serve", "--stdio", "--root", str(roots[count])])
-    notes = [
-        "With more than five tools it lists the meta-tools; the others are read when they are asked for."
-    ]
-    return _table(
-        Table("toolcrib serve --stdio until its first list", "ms", rows, notes), samplers, setting, 7
-    )
+    table = Table("toolcrib serve --stdio until its first list", "ms", rows)
+    return _table(table, samplers, setting, 7)
 
 
 def _project(root: Path, count: int) -> Path:

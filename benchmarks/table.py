@@ -34,14 +34,16 @@ class Row:
     peer: bool = False
     seconds: list[float] = field(default_factory=list)
     missing: str | None = None
-    """Why there are no figures."""
+    """The reason that there are no figures."""
     extra: dict[str, str] = field(default_factory=dict)
-    """Further columns; `put off` says what of the work is done at another time."""
+    """Further columns."""
+    deferred: str = ""
+    """The part of the work that is done at another time."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a row reached of what it should."""
+    """One thing that a row should reach, and the figure that it has."""
 
     asked: str
     reached: str
@@ -128,17 +130,16 @@ class Table:
     def _cells(self, row: Row, extras: list[str]) -> list[str]:
         limit, peer = self.rows[0], self.best_peer()
         kind = "limit: " if row is limit and self.has_limit else "peer: " if row.peer else ""
+        name = kind + row.name + (f" (deferred: {row.deferred})" if row.deferred else "")
         further = [*(row.extra.get(column, "") for column in extras), "; ".join(map(str, self.verdicts(row)))]
         if not row.seconds:
-            return [kind + row.name, row.missing or "not measured", "", "", *([""] if peer else []), *further]
+            return [name, row.missing or "not measured", "", "", *([""] if peer else []), *further]
         least, middle = (figure(f(row.seconds) * SCALE[self.unit]) for f in (min, median))
-        ratios = [self._times(row, limit)]
-        ratios += (
-            [] if peer is None else [""] if row is limit and self.has_limit else [self._times(row, peer)]
-        )
-        return [kind + row.name, least, middle, *ratios, *further]
+        ratios = [self.times(row, limit)]
+        ratios += [] if peer is None else [""] if row is limit and self.has_limit else [self.times(row, peer)]
+        return [name, least, middle, *ratios, *further]
 
-    def _times(self, row: Row, other: Row) -> str:
+    def times(self, row: Row, other: Row) -> str:
         """Return the ratio to the limit or a peer. A limit that is slower than our row is none."""
         if not other.seconds or row is other:
             return ""
@@ -147,10 +148,33 @@ class Table:
         return "the limit is slower" if is_none else figure(ratio)
 
 
-def reached(tables: Sequence[Table]) -> Iterator[tuple[Table, Row, Verdict]]:
-    """Yield each thing that a row should reach, the one furthest from it first."""
+def verdicts(tables: Sequence[Table]) -> Iterator[str]:
+    """Yield a table in Markdown of all that should be reached, the furthest from it first."""
+    yield from (line(["row", "should reach", "reached", ""]), line(["---"] * 4))
+    for table, row, one in _furthest(tables):
+        met = "" if one.share is None else "met" if one.share <= 1 else "**missed**"
+        yield line([f"{table.title}: {row.name}", one.asked, one.reached, met])
+
+
+def headlines(tables: Sequence[Table], names: Sequence[str]) -> Iterator[str]:
+    """Yield a table in Markdown of the first rows of these names, and of the row furthest from its reach."""
+    yield from (line(["", "takes", "× limit", "× best peer", "should reach"]), line(["---"] * 5))
+    worst, shown = _furthest(tables)[0], list[str]()
+    rows = [(table, row) for name in names for table in tables for row in table.rows if row.name == name]
+    for table, row in [*rows, worst[:2]]:
+        if row.name in shown or not row.seconds:
+            continue
+        shown.append(row.name)
+        takes = f"{figure(min(row.seconds) * SCALE[table.unit])} {table.unit}"
+        beside = [table.times(row, one) if one else "" for one in (table.rows[0], table.best_peer())]
+        reach = "; ".join(map(str, table.verdicts(row)))
+        yield line([f"{table.title}: {row.name}", takes, *beside, reach])
+
+
+def _furthest(tables: Sequence[Table]) -> list[tuple[Table, Row, Verdict]]:
+    """Return each thing that a row should reach, the one furthest from it first."""
     found = [(table, row, one) for table in tables for row in table.rows for one in table.verdicts(row)]
-    yield from sorted(found, key=lambda one: -(one[2].share or 0))
+    return sorted(found, key=lambda one: -(one[2].share or 0))
 
 
 def line(cells: Sequence[str]) -> str:

@@ -21,7 +21,7 @@ _MOST = 1_000_000
 
 @dataclass(frozen=True)
 class Effort:
-    """How long to measure."""
+    """The time that a table may take."""
 
     rounds: int
     seconds: float
@@ -30,7 +30,7 @@ class Effort:
 
 @dataclass
 class Samples:
-    """What came of one row: seconds per operation, one figure a round; or why there are none."""
+    """Seconds per operation of one row, one figure a round; or the reason that there are none."""
 
     seconds: list[float]
     failure: str | None = None
@@ -102,7 +102,7 @@ def _warm(sampler: Sampler, times: int) -> int:
 
 
 def _count(sampler: Sampler, seconds: float) -> int:
-    """How many operations fill one sample. The first ones import and compile what the others use."""
+    """Return how many operations fill one sample. The first ones import and compile what the others use."""
     sampler(_FIRST)
     times = 1
     while True:

@@ -17,7 +17,8 @@ from datetime import UTC, datetime
 from toolcrib.errors import StateUnavailable
 from toolcrib.runs.dispatch import Delivery, Dispatcher, EmbeddedDispatcher, not_taken
 from toolcrib.runs.serving import Serving, Take, note_lost
-from toolcrib.state import LEASE_S, POSTGRES_NOW, Database, PostgresDatabase, Transaction
+from toolcrib.state import LEASE_S, POSTGRES_NOW, Database, Transaction
+from toolcrib.state.drivers.postgres import PostgresDatabase
 
 _LEAST, _MOST = -(2**31), 2**31 - 1
 """PgQueuer's priorities."""

@@ -22,7 +22,7 @@ from pgqueuer.queries import Queries
 
 from toolcrib.errors import StateUnavailable
 from toolcrib.runs.serving import Serving, Take, Work
-from toolcrib.state import PostgresDatabase, PostgresServer
+from toolcrib.state.drivers.postgres import PostgresDatabase, PostgresServer
 
 _BATCH = 50
 """Messages that are picked, and rows that are taken, in one transaction."""

@@ -21,7 +21,8 @@ from tests.processes import FORKS
 from toolcrib.errors import StateUnavailable
 from toolcrib.runs import DurableCall, DurableCalls, Take, dispatch, entry_of, live_workers
 from toolcrib.runs.dispatch import EmbeddedDispatcher
-from toolcrib.state import PROJECT, Database, PostgresDatabase, watch
+from toolcrib.state import PROJECT, Database, watch
+from toolcrib.state.drivers.postgres import PostgresDatabase
 
 LEASE_S = 2.0
 PATIENCE_S = 60.0

@@ -21,7 +21,8 @@ from toolcrib import Project
 from toolcrib.errors import InvalidInput, StateUnavailable
 from toolcrib.runs import Delivery, EmbeddedDispatcher, PgQueuerDispatcher, dispatcher_for
 from toolcrib.runs.sessions import RunDraft, durable_runs
-from toolcrib.state import PROJECT, PostgresDatabase, SqliteDatabase
+from toolcrib.state import PROJECT, SqliteDatabase
+from toolcrib.state.drivers.postgres import PostgresDatabase
 
 PATIENCE_S = 60.0
 

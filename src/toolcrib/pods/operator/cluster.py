@@ -1,4 +1,4 @@
-"""What the operator asks of the API of Kubernetes."""
+"""The requests of the operator to the API of Kubernetes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the operator keeps runs and their pods in step; kopf calls these functions.
+"""Functions that kopf calls, which keep runs and their pods in step.
 
 `kopf run -m toolcrib.pods.operator.handlers` is the same as `toolcrib operator`.
 """

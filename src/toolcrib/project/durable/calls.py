@@ -32,7 +32,8 @@ from toolcrib.runs.filters import Change, Changed, Conditions, Filters, changeab
 from toolcrib.runs.questions import facts_of
 from toolcrib.runs.worker import Attempt
 from toolcrib.spec import Call, Caller, CallEvent, Result
-from toolcrib.state import Transaction, join, join_async
+from toolcrib.state import Transaction
+from toolcrib.state.drivers.joined import join, join_async
 
 if TYPE_CHECKING:
     from toolcrib.project.durable.advance import RunAdvance

@@ -10,7 +10,8 @@ import pytest
 from tests.databases import Address
 from tests.guarded import Wall, approvals, ask, state
 from toolcrib.errors import NotFoundError
-from toolcrib.guard import Approval, Approvals
+from toolcrib.guard import Approval
+from toolcrib.guard.approvals.approvals import Approvals
 from toolcrib.state import watch
 
 DAY = 86_400.0
