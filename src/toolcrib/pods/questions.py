@@ -15,7 +15,8 @@ from toolcrib.pods.bus import RECEIVED, Bus
 from toolcrib.pods.channels.channel import USER, Inbound
 from toolcrib.project import Project
 from toolcrib.spec.identifier import derived_id
-from toolcrib.state import ChannelMessages, DatabaseWatch
+from toolcrib.state import DatabaseWatch
+from toolcrib.state.outgoing.messages import ChannelMessages
 
 _PAGE = 500
 _TOO_LONG = "{} needs approval, and is too long for a message: toolcrib approvals show {}"
