@@ -19,9 +19,8 @@ from toolcrib.guard.audit.check import verify
 from toolcrib.guard.audit.search import AuditQuery, AuditReader
 from toolcrib.spec.identifier import new_id
 
-FIELDS = {"id", "slug", "displayName", "description", "isEnabled", "isBuiltIn", "createdAt", "modifiedAt",
-          "softDeletedAt", "schemaVersion", "availability", "unavailableBecause",
-          "source", "toolCount"}  # fmt: skip
+NAMES = "id slug displayName description isEnabled isBuiltIn createdAt modifiedAt softDeletedAt schemaVersion"
+FIELDS = {*NAMES.split(), "availability", "unavailableBecause", "source", "toolCount"}
 
 
 @pytest.fixture(scope="module")
