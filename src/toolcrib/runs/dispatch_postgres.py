@@ -28,11 +28,13 @@ _LIVE = (
     " AND pgqueuer.payload = convert_to(ready.key, 'UTF8')"
     " AND (status = 'queued' OR heartbeat > NOW() - CAST(? AS DOUBLE PRECISION) * INTERVAL '1 second')"
 )
+_UNSENT = f"FROM ({{}}) AS ready WHERE ready_at <= {POSTGRES_NOW} AND NOT EXISTS ({_LIVE})"
 _RESEND = (
     "INSERT INTO pgqueuer (entrypoint, payload, priority, execute_after, status)"
     f" SELECT entry, convert_to(key, 'UTF8'), LEAST({_MOST}, GREATEST({_LEAST}, priority)), NOW(), 'queued'"
-    f" FROM ({{}}) AS ready WHERE ready_at <= {POSTGRES_NOW} AND NOT EXISTS ({_LIVE}) LIMIT 1000"
+    f" {_UNSENT} LIMIT 1000"
 )
+_ALONE = "SELECT pg_try_advisory_xact_lock(hashtext(current_schema() || ?))"
 _THERE = "SELECT 1 FROM pg_tables WHERE schemaname = current_schema() AND tablename = 'pgqueuer'"
 """`to_regclass` could answer from before the lock was waited for."""
 _RETRY_S = 0.5
@@ -83,15 +85,17 @@ class PgQueuerDispatcher:
         began = time.monotonic()
         if began < self._resent.get(ready, 0.0):
             return 0
-        with self._database.write(f"resend {os.getpid()} {id(self)}") as tx:
-            if not (
-                tx.one("SELECT pg_try_advisory_xact_lock(hashtext(current_schema() || ?))", ready) or (False,)
-            )[0]:
-                return 0
-            sent = tx.run(_RESEND.format(ready), self._silent_s)
-            if began > self._emptied + _LOG_S:
-                tx.run("TRUNCATE pgqueuer_log")
-                self._emptied = began
+        empties, sent = began > self._emptied + _LOG_S, 0
+        # Looked at first: an insertion of no rows would notify every worker, too.
+        unsent = self._database.rows(f"SELECT 1 {_UNSENT.format(ready)} LIMIT 1", self._silent_s)
+        if unsent or empties:
+            with self._database.write(f"resend {os.getpid()} {id(self)}") as tx:
+                if tx.one(_ALONE, ready) != (True,):
+                    return 0
+                sent = tx.run(_RESEND.format(ready), self._silent_s)
+                if empties:
+                    tx.run("TRUNCATE pgqueuer_log")
+                    self._emptied = began
         ended = time.monotonic()
         self._resent[ready] = ended + max(_PAUSE_S, 20 * (ended - began))  # Where many wait, it takes longer.
         return sent

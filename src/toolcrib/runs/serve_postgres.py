@@ -26,7 +26,7 @@ from toolcrib.state.drivers.postgres import PostgresDatabase, PostgresServer
 
 _BATCH = 50
 """Messages that are picked, and rows that are taken, in one transaction."""
-_LOOK_S = 5.0
+_LOOK_S = 2.0
 """Seconds until the next look for messages when no notification comes."""
 
 

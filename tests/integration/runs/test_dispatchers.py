@@ -158,6 +158,7 @@ async def test_failures_are_retried(calls: Recorded, log: Log) -> None:
 
 async def test_a_delay_is_kept(calls: Recorded, log: Log) -> None:
     async with serving(calls, log, "nap"):
+        await ended(calls, calls.submit("nap", {}))  # From now on the worker waits.
         late, now = calls.submit("nap", {}, delay_s=1.5), calls.submit("nap", {})
         first, second = await ended(calls, now), await ended(calls, late)
     (attempt,) = calls.attempts(late)

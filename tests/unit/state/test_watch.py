@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from toolcrib.errors import StateUnavailable
-from toolcrib.state import DatabaseWatch, SqliteDatabase
+from toolcrib.state import DatabaseWatch, SqliteDatabase, inotify
 from toolcrib.state.drivers import notices
 
 TABLE = ("CREATE TABLE note (name TEXT PRIMARY KEY)",)
@@ -115,7 +115,7 @@ async def test_where_the_kernel_gives_no_notices_it_looks_again(
     def none_left() -> None:
         raise OSError(24, "no inotify instance is left")
 
-    monkeypatch.setattr(notices, "Inotify", none_left)
+    monkeypatch.setattr(inotify, "Inotify", none_left)
     monkeypatch.setattr(notices, "_listeners", [])
     waiting = asyncio.create_task(notes.watch.wait("a", 30))
     await asyncio.sleep(0)

@@ -14,8 +14,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from toolcrib.state.inotify import ATTRIBUTES, Inotify
-
 _log = logging.getLogger(__name__)
 _lock = threading.Lock()
 
@@ -48,12 +46,16 @@ class _Listener:
     """The listener of this process: one thread and one instance of inotify, whose number is limited."""
 
     def __init__(self) -> None:
+        from toolcrib.state.inotify import Inotify  # It imports ctypes, which only who waits needs.
+
         self.pid = os.getpid()
         self._inotify = Inotify()
         self._heard: dict[int, list[Callable[[], None]]] = {}
         threading.Thread(target=self._run, name="toolcrib-notices", daemon=True).start()
 
     def add(self, path: Path, heard: Callable[[], None]) -> int:
+        from toolcrib.state.inotify import ATTRIBUTES
+
         watch = self._inotify.add(os.fspath(path), ATTRIBUTES)
         self._heard.setdefault(watch, []).append(heard)
         return watch
