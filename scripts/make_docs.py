@@ -290,7 +290,7 @@ def record_table(record: type) -> Iterator[str]:
     (node,) = ast.parse(textwrap.dedent(inspect.getsource(record))).body
     assert isinstance(node, ast.ClassDef)
     for field, doc in pairwise([*node.body, ast.Pass()]):
-        if not isinstance(field, ast.AnnAssign):
+        if not isinstance(field, ast.AnnAssign) or ast.unparse(field.target) == "_":
             continue
         documented = isinstance(doc, ast.Expr) and isinstance(doc.value, ast.Constant)
         meaning = " ".join(str(doc.value.value).split()) if documented else ""  # type: ignore[attr-defined]

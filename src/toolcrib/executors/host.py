@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toolcrib.spec import Call, Catalog, Executor, Invoke, Retry, Tool
+from toolcrib.spec.record import record
 
 if TYPE_CHECKING:
     from toolcrib.egress import Egress
@@ -21,10 +22,11 @@ def _single_use() -> Connections:
     return Connections(keep=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Host:
     """The surroundings of one tool. What is heavy is a function that makes it on first use."""
 
+    _: KW_ONLY
     catalog: Catalog
     """The toolset that has the tool."""
     invoke: Invoke

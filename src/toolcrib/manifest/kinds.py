@@ -7,7 +7,7 @@ point group `toolcrib.kinds` of an installed package.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import MISSING, asdict, dataclass, fields
+from dataclasses import KW_ONLY, MISSING, asdict, fields
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -118,10 +118,11 @@ def in_workspace(target: str) -> Callable[[Tool, Any], Executor]:
     return lambda tool, host: make(tool, host.workspace())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Kind:
     """One execution kind. Its functions import what is heavy inside: reading manifests loads the record."""
 
+    _: KW_ONLY
     name: str
     """The value of `kind`, and the key of the block."""
     config: type[ExecConfig]

@@ -35,6 +35,7 @@ from toolcrib.state.shared import shared_property
 if TYPE_CHECKING:
     from toolcrib.guard.idempotency import RecordedCalls
     from toolcrib.project.control.approvals import ApprovalService, Elicitation
+    from toolcrib.project.control.chats import ChatApprovals
 
 Accept = Literal["trusted", "all"]
 
@@ -252,6 +253,13 @@ class Project(ListParts, DurableParts):
         store, complete = self._steps.store, self._program is not None or not self.place.file
         parts = store.approvals, self.get, self.trust, self.audit, self.redact, self.config
         return ApprovalService(*parts, store.wake_decided, complete=complete)
+
+    @shared_property
+    def chat_approvals(self) -> ChatApprovals:
+        """The calls that wait for approval, for people to decide on in their chats."""
+        from toolcrib.project.control.chats import ChatApprovals
+
+        return ChatApprovals(self.approval_service, self.config, self.vault.key)
 
     @property
     def recorded(self) -> RecordedCalls:

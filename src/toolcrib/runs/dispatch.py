@@ -65,6 +65,9 @@ class Dispatcher(Protocol):
         `ready` selects `entry`, `key`, `priority` and `ready_at` of the rows that should have one.
         """
 
+    def prepare(self) -> None:
+        """Do what takes time before anything can be served. Called in a thread."""
+
     async def serve(
         self, handlers: Mapping[str, Take], *, stop: asyncio.Event, concurrency: int = 100
     ) -> None:
@@ -105,6 +108,9 @@ class EmbeddedDispatcher:
     def resend(self, ready: str) -> int:  # noqa: ARG002 - nothing can be lost
         """Return 0: a message is as durable as the row that it is about."""
         return 0
+
+    def prepare(self) -> None:
+        """Do nothing: the first look opens the database."""
 
     def take(
         self, handlers: Mapping[str, Take], limit: int = 1, stop: asyncio.Event | None = None

@@ -96,6 +96,10 @@ class PgQueuerDispatcher:
         self._resent[ready] = ended + max(_PAUSE_S, 20 * (ended - began))  # Where many wait, it takes longer.
         return sent
 
+    def prepare(self) -> None:
+        """Import PgQueuer: half a second in which nothing could be served."""
+        import toolcrib.runs.serve_postgres  # noqa: F401 - only for its time
+
     def _install(self) -> None:
         """Make PgQueuer's tables in our schema, unless they are there."""
         server = self._database.server

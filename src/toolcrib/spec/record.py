@@ -54,6 +54,8 @@ def _init_of(cls: type) -> Callable[..., None]:
     given, lines = ["self"], []
     for name, one in ((one.name, one) for one in fields(cls)):
         value = name
+        if one.kw_only and "*" not in given:
+            given.append("*")
         if one.default_factory is not MISSING:
             names[f"_{name}"] = one.default_factory
             given.append(f"{name}=_made")
@@ -72,7 +74,7 @@ def _init_of(cls: type) -> Callable[..., None]:
     return made
 
 
-def _twin_of(cls: type, **options: bool) -> type:
+def _twin_of(cls: type, **options: Any) -> type:
     return make_dataclass(cls.__name__, [(one.name, one.type, one) for one in fields(cls)], **options)
 
 
@@ -80,7 +82,7 @@ class _Signature:
     """The signature of a record, for `help` and notebooks."""
 
     def __get__(self, _: object, cls: Any) -> Signature:
-        found = signature(_twin_of(cls).__init__)
+        found = signature(_twin_of(cls).__dict__["__init__"])
         return found.replace(parameters=list(found.parameters.values())[1:])
 
 

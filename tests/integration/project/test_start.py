@@ -142,8 +142,10 @@ def test_a_run_loads_what_the_call_needs(tmp_path: Path) -> None:
     accept(crib.root, tmp_path / "data")
     words = [sys.executable, "-c", RUN, "run", "echo", "q=hi"]
     env = {**os.environ, "TOOLCRIB_DATA": str(tmp_path / "data")}
-    for _ in range(2):
-        ran = subprocess.run(words, cwd=crib.root, env=env, capture_output=True, timeout=60, check=True)
+    _, ran = (
+        subprocess.run(words, cwd=crib.root, env=env, capture_output=True, timeout=60, check=True)
+        for _ in range(2)
+    )
     modules = json.loads(ran.stderr)
     assert ran.stdout == b"-- hi\n"
     assert third_party(modules) <= {"click", "jsonschema_rs", "orjson", "ryaml"}

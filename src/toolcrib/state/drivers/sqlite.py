@@ -92,7 +92,6 @@ class _Group:
 
     def __init__(self) -> None:
         self.size = 0
-        self.notifies = False
         self.ended = threading.Event()
         self.error: sqlite3.Error | None = None
 
@@ -154,13 +153,14 @@ class SqliteDatabase:
                 with self._turn() as (connection, group):
                     transaction = _SqliteTransaction(connection, self._clock_since)
                     yield transaction
-                    group.notifies |= transaction.notifies
                 while not group.ended.wait(_TURN_S):  # Whoever waited to be next has given up.
                     with self._writer.lock:
                         self._commit(group)
                 if group.error is not None:
                     raise group.error
                 committed = True
+                if transaction.notifies:
+                    notify(self.path)
         finally:
             if transaction is not None:
                 transaction.end(committed=committed)
@@ -210,8 +210,6 @@ class SqliteDatabase:
         try:
             if connection.in_transaction:
                 connection.execute("COMMIT")
-            if group.notifies:
-                notify(self.path)
         except sqlite3.Error as error:
             group.error = error
             if connection.in_transaction:
@@ -240,19 +238,19 @@ class SqliteDatabase:
     @contextmanager
     def listening(self, heard: Callable[[], None]) -> Iterator[None]:
         """Call `heard` in a thread when another connection has committed a transaction with `notify`."""
-        seen = 0
+        seen = -1
 
         def noticed() -> None:
             nonlocal seen
+            version = 0
             with suppress(StateUnavailable):  # Who looks is told.
                 version = self._newest_version()
-                if version and version == seen:  # It was this connection.
-                    return
+            if version != seen:  # Else it was this connection.
                 seen = version or seen
-            heard()
+                heard()
 
-        with suppress(StateUnavailable), self._writer.lock:
-            self._writer.connection()  # Makes the file.
+        with suppress(StateUnavailable):
+            seen = self._newest_version()  # Makes the file, too.
         with listening(self.path, noticed):
             yield
 
