@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Callable
 
-
 _MOST = 8.0
 """How many times a limit grows: what never comes must not keep a whole run of the tests waiting."""
 
