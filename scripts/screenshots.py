@@ -54,8 +54,7 @@ def main() -> None:
                     "workflow": (f"/runs/{workflow}", ".step-box"),
                 }
                 for name, (path, shown) in pages.items():
-                    opened.page.goto(f"{server.address}/#{path}")
-                    opened.page.reload()  # Otherwise the page before stays until this one is there.
+                    opened.go(path)
                     opened.page.locator(shown).first.wait_for()
                     settled(opened.page)
                     opened.page.screenshot(path=OUT / f"{name}-{look}.png", full_page=name == "tool")

@@ -79,10 +79,15 @@ class Opened:
 
     def log_in(self, path: str = "/tools") -> Page:
         """Log in by a new link, and open a page."""
-        link = self.server.person_link()
-        self.page.goto(link)
-        self.page.get_by_role("main").wait_for()
+        self.page.goto(self.server.person_link())
+        self.page.locator("#main h1").wait_for()
+        return self.go(path)
+
+    def go(self, path: str) -> Page:
+        """Load a page, and wait until it is shown."""
         self.page.goto(f"{self.server.address}/#{path}")
+        self.page.reload()  # Otherwise the page before stays until this one is loaded, and looks like it.
+        self.page.locator("#main[aria-busy=false] h1").wait_for()
         return self.page
 
     def violations(self) -> list[str]:

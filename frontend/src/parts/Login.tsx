@@ -1,8 +1,12 @@
+import { useEffect } from "react";
 import { begin } from "../api/session";
 import { t } from "../text";
 
 /** Shown without a session: how to get one. */
 export function Login() {
+  useEffect(() => {
+    document.title = t("app.name");
+  }, []);
   return (
     <main className="login">
       <h1>{t("login.title")}</h1>

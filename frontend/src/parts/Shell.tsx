@@ -1,11 +1,10 @@
 import { Link, Outlet, useRouterState } from "@tanstack/react-router";
 import { lazy, Suspense, useEffect, useRef, useState } from "react";
-import { useQuery } from "@tanstack/react-query";
 import { useChanges } from "../api/changes";
-import { api, data } from "../api/client";
 import { logOut } from "../api/session";
 import { PAGES } from "../pages";
 import { chooseLanguage, LANGUAGES, language, t } from "../text";
+import { useWaiting } from "./Heading";
 import { Notices } from "./notices";
 import { Badge, Icon } from "./small";
 import { applyTheme, currentTheme, THEMES, type Theme } from "./theme";
@@ -18,6 +17,7 @@ export function Shell() {
   const [palette, setPalette] = useState(false);
   const main = useRef<HTMLElement>(null);
   const path = useRouterState({ select: (state) => state.location.pathname });
+  const busy = useRouterState({ select: (state) => state.isLoading });
   const waiting = useWaiting();
   useChanges();
 
@@ -72,7 +72,7 @@ export function Shell() {
             ),
         )}
       </nav>
-      <main ref={main} id="main" tabIndex={-1}>
+      <main ref={main} id="main" tabIndex={-1} aria-busy={busy}>
         <Outlet />
       </main>
       <Choices />
@@ -84,16 +84,6 @@ export function Shell() {
       )}
     </div>
   );
-}
-
-/** Return how many calls wait for a person; the title of the window has the number too. */
-function useWaiting(): number {
-  const { data: counts } = useQuery({ queryKey: ["counts"], queryFn: () => data(api.GET("/counts")) });
-  const waiting = counts?.approvals ?? 0;
-  useEffect(() => {
-    document.title = waiting === 0 ? t("app.name") : `(${waiting}) ${t("app.name")}`;
-  }, [waiting]);
-  return waiting;
 }
 
 function Choices() {

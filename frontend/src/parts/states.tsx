@@ -3,6 +3,7 @@
 import type { UseQueryResult } from "@tanstack/react-query";
 import type { ReactNode } from "react";
 import { ApiError } from "../api/client";
+import { Heading } from "./Heading";
 import { type Key, meaning, t } from "../text";
 
 export function Loading() {
@@ -26,7 +27,7 @@ export function Empty({ title = t("state.empty"), hint }: { title?: string; hint
 }
 
 export function Nothing() {
-  return <Empty title={t("page.nothing")} />;
+  return <Heading text={t("page.nothing")} />;
 }
 
 const TITLES: Record<string, Key> = { offline: "state.offline", denied: "state.forbidden" };

@@ -13,13 +13,10 @@ from typing import Any, Literal, TypedDict
 
 from toolcrib.errors import DefinitionError, Violation
 from toolcrib.executors.function.executor import function_executor
-from toolcrib.manifest import kind_of, reread
-from toolcrib.manifest.kinds import shown_secret
 from toolcrib.schema import ArgumentCheck, FunctionShape, SchemaCheck
 from toolcrib.spec import Annotations, ApprovalRule, Executor, Limits, McpForms, Output, Retry, Tool
 from toolcrib.spec.naming import nearest
 from toolcrib.spec.tools.kinds import FunctionExec
-from toolcrib.template import Values
 
 
 def plan_of(tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -27,6 +24,10 @@ def plan_of(tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
 
     Only URLs are encoded, and values in shell lines quoted.
     """
+    from toolcrib.manifest import kind_of, reread
+    from toolcrib.manifest.kinds import shown_secret
+    from toolcrib.template import Values
+
     plan: dict[str, Any] = {"tool": tool.name, "kind": tool.kind, "arguments": arguments}
     document, kind = reread(tool), kind_of(tool)
     if document is None and not kind.templated:

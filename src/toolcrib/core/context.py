@@ -6,8 +6,8 @@ the functions beside it, which read the call that runs in this task or thread.
 
 from __future__ import annotations
 
+import os
 import re
-import secrets
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -299,4 +299,4 @@ def current_trace() -> str | None:
 def new_trace() -> str:
     """Return the beginning of a new trace."""
     # 01 is the flag `sampled`: record this trace.
-    return f"00-{secrets.token_hex(16)}-{secrets.token_hex(8)}-01"
+    return f"00-{os.urandom(16).hex()}-{os.urandom(8).hex()}-01"

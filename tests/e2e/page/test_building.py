@@ -225,7 +225,7 @@ def test_a_bundle_is_exported_and_imported(opened: Open, server: HttpServerProce
     ],
 )
 def test_pages_for_building_are_accessible_and_fit(
-    opened: Open, server: HttpServerProcess, size: tuple[int, int], scheme: str, language: str
+    opened: Open, size: tuple[int, int], scheme: str, language: str
 ) -> None:
     browser = opened(color_scheme=scheme, size=size)
     browser.context.add_init_script(f"localStorage.setItem('toolcrib.language', '{language}')")
@@ -235,7 +235,7 @@ def test_pages_for_building_are_accessible_and_fit(
         *((f"/tools/import?source={one}", "form") for one in ("openapi", "curl", "zip", "mcp")),
     )  # fmt: skip
     for path, shown in pages:
-        page.goto(f"{server.address}/#{path}")
+        browser.go(path)
         page.locator(shown).first.wait_for()
         expect(page.locator(".loading")).to_have_count(0)
         assert browser.violations() == [], path

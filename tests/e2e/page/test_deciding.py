@@ -61,7 +61,7 @@ def test_a_call_is_approved_and_another_denied_on_a_phone(opened: Open, server: 
     expect(request(page, "echo one")).to_be_visible()
     second = ask(server, HOSTILE)  # It comes by itself.
     expect(request(page, r"echo \u202e<script>")).to_be_visible()
-    expect(page).to_have_title("(2) Toolcrib")
+    expect(page).to_have_title("(2) Approvals · Toolcrib")
     nothing_wrong(browser)
     request(page, "echo one").get_by_text("More about this call").click()
     expect(page.get_by_text("Looks around.")).to_be_visible()
@@ -70,7 +70,7 @@ def test_a_call_is_approved_and_another_denied_on_a_phone(opened: Open, server: 
     request(page, "script").get_by_label("Note").fill("Not today.")
     request(page, "script").get_by_role("button", name="Deny").click()
     expect(page.get_by_text("No call waits for you")).to_be_visible()
-    expect(page).to_have_title("Toolcrib")
+    expect(page).to_have_title("Approvals · Toolcrib")
     for call, status in ((first, "ok"), (second, "error")):
         server.send("GET", f"/tools/calls/{call}/events")  # Until its end.
         assert result(server, call)["status"] == status
@@ -134,10 +134,11 @@ def test_a_run_is_found_and_followed_to_its_calls(opened: Open, server: HttpServ
     browser = opened()
     page = browser.log_in("/runs?state=done")
     page.get_by_role("link", name="helper").click()
+    expect(page).to_have_title("helper: done · Toolcrib")
     expect(page.get_by_role("region", name="Timeline").get_by_text("greet")).to_be_visible()
     expect(page.get_by_text("I said hi")).to_be_visible()
     nothing_wrong(browser)
-    page.goto(f"{server.address}/#/runs?state=failed")
+    browser.go("/runs?state=failed")
     expect(page.get_by_text("No run matches")).to_be_visible()
 
 

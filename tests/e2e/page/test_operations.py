@@ -130,7 +130,8 @@ def test_a_decision_is_explained_and_a_rule_is_tried_on_past_calls(opened: Open)
 
 
 def test_a_workflow_is_started_and_drawn_and_a_run_is_forked(opened: Open) -> None:
-    page = opened().log_in("/runs")
+    browser = opened()
+    page = browser.log_in("/runs")
     page.get_by_text("Start a run").click()
     page.get_by_label("Agent or workflow").select_option("workflow:chain")
     page.get_by_label("word").fill("hello")
@@ -138,7 +139,7 @@ def test_a_workflow_is_started_and_drawn_and_a_run_is_forked(opened: Open) -> No
     steps = page.get_by_role("region", name="Steps")
     expect(steps.get_by_role("listitem").nth(0)).to_contain_text("done")
     expect(steps.get_by_role("listitem").nth(1)).to_contain_text("failed")
-    page.goto(page.url.split("#")[0] + "#/runs")
+    browser.go("/runs")
     page.get_by_text("Start a run").click()
     page.get_by_label("Agent or workflow").select_option("helper")
     page.get_by_label("Prompt").fill("Ahoy")
@@ -193,15 +194,14 @@ def shows(page: Page) -> Any:
     ("scheme", "size", "language"), [("light", DESK, "de"), ("dark", PHONE, "pseudo")], ids=["desk", "phone"]
 )
 def test_the_pages_are_accessible_and_fit(
-    opened: Open, server: HttpServerProcess, scheme: str, size: tuple[int, int], language: str
+    opened: Open, scheme: str, size: tuple[int, int], language: str
 ) -> None:
     browser = opened(color_scheme=scheme, size=size)
     browser.context.add_init_script(f"localStorage.setItem('toolcrib.language', '{language}')")
     page = browser.log_in("/chat")
     parts = ("usage", "servers", "secrets", "tokens", "policy", "workers", "machine")
     for path in ("/chat", "/runs", *(f"/operations/{part}" for part in parts)):
-        page.goto(f"{server.address}/#{path}")
-        page.locator("main h1").wait_for()
+        browser.go(path)
         shows(page).to_have_count(0)
         assert browser.violations() == [], path
         assert not browser.is_too_wide(), path

@@ -150,7 +150,7 @@ def test_pages_are_accessible_and_fit(
     tool = f"/tools/{found['bundleID']}/{found['slug']}/{found['version']}"
     page = browser.log_in()
     for path, shown in (("/tools", ".row"), (tool, ".rjsf input")):
-        page.goto(f"{server.address}/#{path}")
+        browser.go(path)
         page.locator(shown).first.wait_for()
         expect(page.locator(".loading")).to_have_count(0)
         assert browser.violations() == []

@@ -1,5 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { api, data } from "../../api/client";
+import { Heading } from "../../parts/Heading";
 import { Empty, Shown } from "../../parts/states";
 import { t } from "../../text";
 import { groupsOf } from "./diff";
@@ -15,7 +16,7 @@ export function Page() {
   });
   return (
     <div className="approvals">
-      <h1>{t("page.approvals")}</h1>
+      <Heading text={t("page.approvals")} />
       <Shown query={pending}>
         {({ approvals }) =>
           approvals.length === 0 ? (

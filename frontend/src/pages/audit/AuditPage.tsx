@@ -2,6 +2,7 @@ import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { api, data, type Schemas } from "../../api/client";
 import { saveFile } from "../../parts/files";
+import { Heading } from "../../parts/Heading";
 import { plain } from "../../parts/json";
 import { Badge, When } from "../../parts/small";
 import { Empty, Failure, Loading } from "../../parts/states";
@@ -28,7 +29,7 @@ export function Page() {
   const lines = pages.data?.pages.flatMap((page) => page.lines) ?? [];
   return (
     <div className="runs audit">
-      <h1>{t("page.audit")}</h1>
+      <Heading text={t("page.audit")} />
       <Chain />
       <div className="toolbar">
         {FIELDS.map((name) => (

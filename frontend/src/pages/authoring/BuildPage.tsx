@@ -3,6 +3,7 @@ import { useBlocker, useSearch } from "@tanstack/react-router";
 import { lazy, Suspense, useRef, useState } from "react";
 import { api, data, type Tool } from "../../api/client";
 import type { Finding } from "../../parts/Editor";
+import { Heading } from "../../parts/Heading";
 import { plain } from "../../parts/json";
 import { Failure, Loading, Shown } from "../../parts/states";
 import { t } from "../../text";
@@ -64,7 +65,7 @@ function Build({ base, start, notes }: { base?: Tool; start: string; notes: read
   return (
     <div className="build">
       <header className="tool-head">
-        <h1>{base === undefined ? t("build.new") : t(base.source === "user" ? "build.version" : "build.copy", { name: base.displayName || base.name })}</h1>
+        <Heading text={base === undefined ? t("build.new") : t(base.source === "user" ? "build.version" : "build.copy", { name: base.displayName || base.name })} />
         <Save tool={tool} text={text} base={base} before={base === undefined ? null : (textOf(base) ?? "")} done={() => (saved.current = true)} />
       </header>
       {base !== undefined && base.source !== "user" && <p className="warnings">{t("build.copy.about")}</p>}

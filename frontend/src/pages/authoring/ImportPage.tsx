@@ -1,6 +1,7 @@
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { useState } from "react";
 import { api, data } from "../../api/client";
+import { Heading } from "../../parts/Heading";
 import { announce } from "../../parts/notices";
 import { Failure } from "../../parts/states";
 import { t } from "../../text";
@@ -19,7 +20,7 @@ export function Page() {
   const Shown = SOURCES[source];
   return (
     <div className="imports">
-      <h1>{t("import.title")}</h1>
+      <Heading text={t("import.title")} />
       <div className="tabs">
         {(Object.keys(SOURCES) as Source[]).map((one) => (
           <button

@@ -1,5 +1,6 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { api, data } from "../../api/client";
+import { Heading } from "../../parts/Heading";
 import { announce } from "../../parts/notices";
 import { When } from "../../parts/small";
 import { Empty, Shown } from "../../parts/states";
@@ -34,7 +35,7 @@ export function Page() {
   );
   return (
     <div className="build">
-      <h1>{t("trash.title")}</h1>
+      <Heading text={t("trash.title")} />
       <p className="muted">{t("trash.about")}</p>
       <Shown query={trash}>
         {({ bundles, tools }) =>

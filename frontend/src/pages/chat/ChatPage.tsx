@@ -1,6 +1,7 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { api, data } from "../../api/client";
+import { Heading } from "../../parts/Heading";
 import { announce } from "../../parts/notices";
 import { Empty, Shown } from "../../parts/states";
 import { t } from "../../text";
@@ -51,7 +52,7 @@ function Chat({ names, first }: { names: string[]; first: string }) {
   return (
     <div className="chat">
       <div className="chat-head">
-        <h1>{t("page.chat")}</h1>
+        <Heading text={t("page.chat")} />
         <label>
           <span>{t("chat.agent")}</span>
           <select

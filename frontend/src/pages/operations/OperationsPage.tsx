@@ -1,5 +1,6 @@
 import { Link, useLocation } from "@tanstack/react-router";
 import type { ComponentType } from "react";
+import { Heading } from "../../parts/Heading";
 import { t } from "../../text";
 import { Machine } from "./Machine";
 import { PARTS, type Part } from "./parts";
@@ -28,7 +29,7 @@ export function Page() {
   const Shown = SHOWN[part];
   return (
     <div className="operations">
-      <h1>{t("page.operations")}</h1>
+      <Heading text={t("page.operations")} title={t(`ops.${part}`)} />
       <nav className="parts" aria-label={t("page.operations")}>
         {PARTS.map((one) => (
           <Link key={one} to={`/operations/${one}`} aria-current={one === part ? "page" : undefined}>

@@ -1,6 +1,7 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link, useParams } from "@tanstack/react-router";
 import { api, data, type Schemas } from "../../api/client";
+import { Heading } from "../../parts/Heading";
 import { plain } from "../../parts/json";
 import { announce } from "../../parts/notices";
 import { When } from "../../parts/small";
@@ -47,9 +48,10 @@ export function Page() {
 function Head({ run }: { run: Schemas["Timeline"] }) {
   return (
     <header className="run-head">
-      <h1>
-        {run.agent} <StateBadge state={run.state} />
-      </h1>
+      <Heading text={run.agent} title={`${run.agent}: ${t(`run.${run.state}`)}`}>
+        {" "}
+        <StateBadge state={run.state} />
+      </Heading>
       <p className="row-facts">
         <span>{plain(run.caller)}</span>
         <When moment={run.createdAt} />

@@ -1,6 +1,7 @@
 import { useInfiniteQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { api, data } from "../../api/client";
+import { Heading } from "../../parts/Heading";
 import { plain } from "../../parts/json";
 import { When } from "../../parts/small";
 import { Empty, Failure, Loading } from "../../parts/states";
@@ -30,7 +31,7 @@ export function Page() {
   const runs = pages.data?.pages.flatMap((page) => page.runs) ?? [];
   return (
     <div className="runs">
-      <h1>{t("page.runs")}</h1>
+      <Heading text={t("page.runs")} />
       <NewRun />
       <div className="toolbar">
         <label>

@@ -2,6 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { useParams, useSearch } from "@tanstack/react-router";
 import { useState } from "react";
 import { api, data, type Tool } from "../../api/client";
+import { Heading } from "../../parts/Heading";
 import { plain } from "../../parts/json";
 import { SchemaTree } from "../../parts/SchemaTree";
 import { Switch, When } from "../../parts/small";
@@ -39,7 +40,7 @@ function Whole({ tool }: { tool: Tool }) {
   return (
     <div className="tool">
       <header className="tool-head">
-        <h1>{tool.displayName || tool.name}</h1>
+        <Heading text={tool.displayName || tool.name} />
         <Marks tool={tool} />
         <Switch label={t("tools.enabled", { name: tool.name })} on={tool.isEnabled} onChange={(on) => toggle({ tool, on })} />
         <p className="tool-about">{tool.description}</p>

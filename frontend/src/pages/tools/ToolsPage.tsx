@@ -2,6 +2,7 @@ import { keepPreviousData, useInfiniteQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useEffect, useEffectEvent, useRef, useState } from "react";
 import { api, data } from "../../api/client";
+import { Heading } from "../../parts/Heading";
 import { Empty, Failure, Loading } from "../../parts/states";
 import { t } from "../../text";
 import { FacetPanel } from "./FacetPanel";
@@ -39,7 +40,7 @@ export function Page() {
   return (
     <div className="tools">
       <header className="tools-head">
-        <h1>{t("page.tools")}</h1>
+        <Heading text={t("page.tools")} />
         <div className="actions">
           <Link to="/tools/new" className="button primary">
             {t("build.new")}

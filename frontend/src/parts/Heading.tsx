@@ -1,0 +1,26 @@
+import { useQuery } from "@tanstack/react-query";
+import { type ReactNode, useEffect } from "react";
+import { api, data } from "../api/client";
+import { t } from "../text";
+
+/** Return how many calls wait for a person. */
+export function useWaiting(): number {
+  const { data: counts } = useQuery({ queryKey: ["counts"], queryFn: () => data(api.GET("/counts")) });
+  return counts?.approvals ?? 0;
+}
+
+type Props = { text: string; title?: string; children?: ReactNode };
+
+/** The heading of a page. The title of the window is its text or another one, with the number of calls that wait. */
+export function Heading({ text, title = text, children }: Props) {
+  const waiting = useWaiting();
+  useEffect(() => {
+    document.title = `${waiting === 0 ? "" : `(${waiting}) `}${title} · ${t("app.name")}`;
+  }, [waiting, title]);
+  return (
+    <h1>
+      {text}
+      {children}
+    </h1>
+  );
+}
