@@ -38,6 +38,12 @@ class Facets(NamedTuple):
     sources: dict[str, int]
     bundles: dict[str, int]
     """Id of a bundle to the number of its tools."""
+    availability: dict[str, int]
+    """`available` and `unavailable`, as far as it is known."""
+    touches: dict[str, int]
+    """What they may touch; empty with more than 1,000 records."""
+    disabled: int
+    """How many are disabled, whether `total` has them or not."""
 
 
 class Filter(NamedTuple):

@@ -244,7 +244,12 @@ def test_facets_count_what_the_same_list_or_search_has_and_make_nothing_ready(
     assert project.bundles.facets("walnut", Wish(identity=token)).total == 4
     assert project.bundles.facets(None, Wish(identity=token, tags=["walnut"])).total == 4
     assert project.bundles.facets(None, Wish(sources=["user"], kinds=["command"])).total == 0
-    assert project.bundles.facets(None, Wish(include_disabled=True)).sources["builtin"] == 14
+    whole = project.bundles.facets(None, Wish(include_disabled=True))
+    assert (every.disabled, whole.disabled, whole.sources["builtin"]) == (14, 14, 14)
+    assert (every.availability, every.touches["network"]) == ({"available": 30}, 1)
+    assert project.bundles.facets("walnut", Wish(touches=["network"])).sources == {"user": 1}
+    assert project.bundles.facets(None, Wish(availability=["unavailable"])).total == 0
+    assert len(project.bundles.tools(Wish(touches=["network"])).tools) == 1
     assert built == []
 
 
