@@ -76,8 +76,8 @@ docs: setup ## Write the generated parts of the docs
 screenshots: setup ## Draw every page of the web page into build/screenshots
 	@PYTHONPATH=. $(PY) scripts/screenshots.py
 
-bench: setup ## Measure, and compare with the limits
-	@$(PY) benchmarks/run.py
+bench: setup ## Measure beside limits and other frameworks (ARGS="--help")
+	@$(PY) benchmarks/run.py $(ARGS)
 
 site: setup ## Build the site of the documentation in build/site
 	@.venv/bin/mkdocs build --quiet --strict

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.setting import Setting, find, reason_of
-from benchmarks.table import Row, Table, Target
+from benchmarks.table import Reach, Row, Table
 
 if TYPE_CHECKING:
     from tests.nats_server import NatsProcess
@@ -22,7 +22,7 @@ def measure(setting: Setting) -> list[Table]:
     """The bridge in this process, and a real server beside it."""
     from tests.nats_server import NatsProcess
 
-    rows = [Row(OUTBOX), Row(FILES, target=Target(2, "wall"))]
+    rows = [Row(OUTBOX), Row(FILES, reach=Reach(2, "wall"))]
     notes = ["Each message is committed to SQLite, and stored by JetStream in a file, before it counts."]
     table = Table("A message of a pod, until NATS has stored it", "ms", rows, notes)
     server = NatsProcess()

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from benchmarks.everything_on import open_project
 from benchmarks.peers import Peer, open_peers
 from benchmarks.setting import Missing, Setting, reason_of
 from benchmarks.subjects import TASK_SCHEMA, add, add_async, create_task_async, create_task_plain, noop
-from benchmarks.table import Row, Table, Target
+from benchmarks.table import Reach, Row, Table
 from benchmarks.timing import Sampler, interleave, repeat, repeat_async
 from toolcrib import Call, Project, Toolset
 
@@ -62,7 +62,7 @@ class Callers:
         return lambda: call(tool, text)
 
     def once(self, operation: Operation) -> Any:
-        """What one operation gives."""
+        """Return what one operation gives."""
 
         async def wait() -> Any:
             return await operation()
@@ -91,9 +91,16 @@ class Rows:
         self._samplers[name] = repeat(operation)
         self.table.rows.append(Row(name))
 
-    def row(self, name: str, make: Callable[[], Operation], target: Target | None = None) -> None:
+    def row(
+        self,
+        name: str,
+        make: Callable[[], Operation],
+        reach: Reach | Sequence[Reach] = (),
+        *,
+        peer: bool = False,
+    ) -> None:
         """A row that is awaited; where it cannot be made or gives something else, the row says why."""
-        row = Row(name, target=target)
+        row = Row(name, reach, peer)
         self.table.rows.append(row)
         try:
             self._samplers[name] = self.callers.sampler(make(), self.expected)
@@ -103,8 +110,9 @@ class Rows:
     def peers(self, make: Callable[[Peer], Operation]) -> None:
         """A row for each peer."""
         for peer in self.callers.peers:
-            self.row(peer.name, lambda peer=peer: make(peer))  # type: ignore[misc]
-        self.table.rows += [Row(name, missing=reason) for name, reason in self.callers.missing.items()]
+            self.row(peer.name, lambda peer=peer: make(peer), peer=True)  # type: ignore[misc]
+        missing = self.callers.missing.items()
+        self.table.rows += [Row(name, peer=True, missing=reason) for name, reason in missing]
 
     def measure(self, rounds: int, times: int | None = None) -> Table:
         """Run the rounds."""

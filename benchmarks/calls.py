@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import orjson
@@ -24,7 +24,7 @@ from benchmarks.subjects import (
     create_task,
     noop,
 )
-from benchmarks.table import Table, Target
+from benchmarks.table import PEER, Reach, Table
 
 AT_ONCE = 1_000
 BARE = "orjson.loads and a direct call"
@@ -35,10 +35,10 @@ TYPED = "Toolset.call, schema from annotations, model built"
 PROJECT = "Project.invoke, everything on"
 
 
-def measure(setting: Setting) -> list[Table]:
-    """All tables of in-process calls."""
+def measure(setting: Setting) -> Iterator[Table]:
+    """Yield the tables of in-process calls."""
     callers = Callers(setting)
-    return [_add(callers), _complete(callers), _blocking(callers), _at_once(callers)]
+    yield from (table(callers) for table in (_add, _complete, _blocking, _at_once))
 
 
 def _add(callers: Callers) -> Table:
@@ -55,9 +55,9 @@ def _add(callers: Callers) -> Table:
     rows = Rows(callers, "Call `async def add(a, b)`", ADD_VALUE)
     rows.plain(BARE, direct)
     rows.plain(CHECKED, checked)
-    rows.row(TOOLSET, lambda: callers.toolset("add", ADD_CALL), Target(4))
+    rows.row(TOOLSET, lambda: callers.toolset("add", ADD_CALL), [Reach(5), Reach(1, PEER)])
     rows.row(INLINE, lambda: callers.toolset("add_inline", ADD_CALL))
-    rows.row(PROJECT, lambda: callers.project("add", ADD_CALL), Target(15, "wall"))
+    rows.row(PROJECT, lambda: callers.project("add", ADD_CALL), Reach(25))
     rows.peers(lambda peer: callers.peer(peer, "add_async", ADD_CALL))
     return rows.measure(25)
 
@@ -76,7 +76,7 @@ def _complete(callers: Callers) -> Table:
     rows = Rows(callers, "Call with a complete schema", TASK_VALUE)
     rows.plain(BARE, direct)
     rows.plain(CHECKED, checked)
-    rows.row(TOOLSET, lambda: callers.toolset("create_task", TASK_CALL), Target(2.5))
+    rows.row(TOOLSET, lambda: callers.toolset("create_task", TASK_CALL), [Reach(5), Reach(1, PEER)])
     rows.row(TYPED, lambda: callers.toolset("create_task_typed", TASK_CALL))
     rows.row(PROJECT, lambda: callers.project("create_task", TASK_CALL))
     rows.peers(lambda peer: callers.peer(peer, "create_task_async", TASK_CALL))
@@ -112,7 +112,7 @@ def _judge(table: Table, attempts: Mapping[str, Callable[[bytes], Any]]) -> None
 
 
 def _refused(attempt: Callable[[bytes], Any]) -> str:
-    """How many of the invalid inputs raise; the valid one must not."""
+    """Return how many of the invalid inputs raise; the valid one must not."""
     if _raises(attempt, TASK_CALL):
         return "the valid one"
     count = sum(_raises(attempt, raw) for raw in TASK_INVALID.values())
@@ -156,7 +156,7 @@ def _at_once(callers: Callers) -> Table:
 
     rows = Rows(callers, f"{AT_ONCE:,} calls at once of a tool that does nothing, the whole batch", AT_ONCE)
     rows.row(BARE, lambda: batch(direct))
-    rows.row(TOOLSET, lambda: batch(callers.toolset("noop", b"{}")), Target(2))
+    rows.row(TOOLSET, lambda: batch(callers.toolset("noop", b"{}")), Reach(2))
     rows.row(PROJECT, lambda: batch(callers.project("noop", b"{}")))
     rows.peers(lambda peer: batch(callers.peer(peer, "noop", b"{}")))
     return rows.measure(11, times=1)

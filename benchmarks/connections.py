@@ -12,7 +12,7 @@ from typing import Any
 
 from benchmarks.confined import job_of, ran
 from benchmarks.setting import Setting
-from benchmarks.table import Row, Table, Target
+from benchmarks.table import Reach, Row, Table
 from benchmarks.timing import Sampler, interleave
 
 SERVER = """
@@ -53,7 +53,7 @@ for _ in range(times):
         assert answer.endswith(b"ok"), answer
 print(time.perf_counter() - began)
 """
-OVER_DIRECT = Target(0.5, "over")
+OVER_DIRECT = Reach(0.5, "over")
 """Milliseconds that a connection through the proxy may take over a direct one."""
 
 
@@ -62,15 +62,13 @@ def connections(setting: Setting, loop: asyncio.AbstractEventLoop) -> Table:
     rows = {
         "direct, on the machine's network": Row("direct, on the machine's network"),
         "GET through the proxy of a host list": Row(
-            "GET through the proxy of a host list", target=OVER_DIRECT
+            "GET through the proxy of a host list", reach=OVER_DIRECT
         ),
         "a tunnel by CONNECT through the same": Row(
-            "a tunnel by CONNECT through the same", target=OVER_DIRECT
+            "a tunnel by CONNECT through the same", reach=OVER_DIRECT
         ),
     }
-    table = Table(
-        "One request on its own connection, from a sandbox", "ms", list(rows.values()), tells_gap=True
-    )
+    table = Table("One request on its own connection, from a sandbox", "ms", list(rows.values()))
     with _server() as port:
         ways = ({"network": "host"}, way_out(port), way_out(port))
         names = ("direct", "get", "connect")

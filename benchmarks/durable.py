@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.setting import Setting
-from benchmarks.table import Row, Table, Target
+from benchmarks.setting import Setting, find
+from benchmarks.table import PEER, WALL, Reach, Row, Table
 from benchmarks.timing import Effort, Sampler, interleave
 
 if TYPE_CHECKING:
@@ -23,22 +24,35 @@ if TYPE_CHECKING:
 FINISHED = 1_000_000
 _DUE = 500
 IDLE_TOOLS = 50
+PGQUEUER, DBOS = "PgQueuer, which keeps no results", "DBOS, Postgres"
 SQLITE = {"Toolcrib, a SQLite file": "toolcrib", "DBOS, a SQLite file": "dbos"}
 POSTGRES = {
-    "PgQueuer, which keeps no results": "pgqueuer",
     "Toolcrib, Postgres": "toolcrib",
+    PGQUEUER: "pgqueuer",
     "Procrastinate, which keeps no results": "procrastinate",
-    "DBOS, Postgres": "dbos",
+    DBOS: "dbos",
+}
+OURS = [row for row, kind in (SQLITE | POSTGRES).items() if kind == "toolcrib"]
+REACHES: dict[tuple[str, str], Reach | Sequence[Reach]] = {
+    ("SQLite", "run"): Reach(1 / 8, PEER),
+    ("SQLite", "start"): Reach(5, WALL),
+    ("SQLite", "slowest"): Reach(50, WALL),
+    ("Postgres", "run"): [Reach(0.25, DBOS), Reach(2, PGQUEUER)],
+    ("Postgres", "start"): Reach(1.5, PGQUEUER),
+    ("Postgres", "slowest"): Reach(50, WALL),
 }
 
 
-def measure(setting: Setting) -> list[Table]:
+def measure(setting: Setting) -> Iterator[Table]:
     """Engines side by side, each stopped while another is measured."""
     from tests.postgres import PostgresProcess
 
     server = PostgresProcess(fsync=True)  # Each commit waits for the disk, as on a real server.
     try:
-        return [*_engines(setting, server), _idle(setting, server), *_full(setting, server)]
+        yield from _engines(setting, server)
+        yield from _two_processes(setting, server)
+        yield _idle(setting, server)
+        yield from _full(setting, server)
     finally:
         server.remove()
 
@@ -134,27 +148,28 @@ def _processes(
         yield found
 
 
-def _engines(setting: Setting, server: PostgresProcess) -> list[Table]:
-    calls, starts = (20, 5) if setting.quick else (300, 20)
+def _engines(setting: Setting, server: PostgresProcess) -> Iterator[Table]:
+    calls, starts = (20, 5) if setting.quick else (300, 40)
     effort = Effort(1, 0) if setting.quick else Effort(3, 0)
     with _processes(setting, server, "engines") as engines:
-        tables = []
         for title, word, times in (
             ("Durable calls of one worker, from the first submission to the last record", "run", calls),
             ("From submitting a call to its start, the median", "start", starts),
+            ("From submitting a call to its start, the slowest of 120", "slowest", 3 * starts),
         ):
             samples = interleave(
-                {row: _asks(engine, word) for row, engine in engines.items()}, effort, times=times
+                {row: _asks(engine, word) for row, engine in engines.items()},
+                Effort(1, 0) if word == "slowest" else effort,
+                times=times,
             )
-            for rows in (SQLITE, POSTGRES):
-                table = Table(f"{title}: {'SQLite' if rows is SQLITE else 'Postgres'}", "ms", [])
-                table.rows = [
-                    Row(row, target=_target(rows is SQLITE, word, kind)) for row, kind in rows.items()
-                ]
+            for place, rows in (("SQLite", SQLITE), ("Postgres", POSTGRES)):
+                table = Table(
+                    f"{title}: {place}", "ms", [Row(row, peer=True) for row in rows], has_limit=False
+                )
+                ours = table.rows[0]
+                ours.peer, ours.reach = False, REACHES[place, word]
                 table.take(samples)
-                _beside_dbos(table)
-                tables.append(table)
-    return tables
+                yield table
 
 
 def _asks(engine: EngineProcess | Exception, word: str) -> Sampler:
@@ -166,46 +181,61 @@ def _asks(engine: EngineProcess | Exception, word: str) -> Sampler:
     return sample
 
 
-def _target(sqlite: bool, word: str, kind: str) -> Target | None:
-    if kind != "toolcrib":
-        return None
-    if sqlite:
-        return Target(5, "wall") if word == "start" else None
-    return Target(1.5 if word == "start" else 2)
-
-
-def _beside_dbos(table: Table) -> None:
-    """Say how many times as long DBOS takes."""
-    ours, theirs = (
-        next(row for row in table.rows if row.name.startswith(name)) for name in ("Toolcrib", "DBOS")
-    )
-    if (times := table.times(theirs, ours)) is not None:
-        aim = f" (target ≥ {8 if ours.name in SQLITE else 3})" if table.title.startswith("Durable") else ""
-        ours.extra["DBOS takes"] = f"{times:.1f}× as long{aim}"
+def _two_processes(setting: Setting, server: PostgresProcess) -> Iterator[Table]:
+    """A call that this process submits and another one runs; and many that are stored at once."""
+    times, many = (2, 20) if setting.quick else (20, 1_000)
+    for place in ("SQLite", "Postgres"):
+        folder = setting.folder / f"two-{place}"
+        database = str(folder) if place == "SQLite" else _database(server, f"two{place}".lower())
+        with closing(EngineProcess("toolcrib", database, folder)) as engine:
+            root = folder if place == "SQLite" else folder / "root"
+            os.environ["TOOLCRIB_DATA"] = str(folder / "data")
+            own = "sqlite" if place == "SQLite" else database
+            project = find("toolcrib", "Project").open(root, accept="all", database=own)
+            started, ended = Row("until its start", Reach(10, WALL)), Row("until its result is here")
+            for number in range(times):
+                began = time.perf_counter()
+                call = project.calls.wait_sync(project.submit("tool_0", {"number": number}), 60)
+                ended.seconds.append(time.perf_counter() - began)
+                started.seconds.append(call.outcome().unwrap() - began)
+                time.sleep(0.03)
+            yield Table(f"A call of another process: {place}", "ms", [started, ended], has_limit=False)
+            engine.freeze()
+            calls = [{"tool": "tool_0", "arguments": {"number": number}} for number in range(many)]
+            loop, once = Row("submit, one after the other"), Row("submit_many", Reach(0.05))
+            began = time.perf_counter()
+            project.calls.submit_many(calls)
+            between = time.perf_counter()
+            for number in range(many):
+                project.submit("tool_0", {"number": number})
+            once.seconds, loop.seconds = [(between - began) / many], [(time.perf_counter() - between) / many]
+            yield Table(f"Store {many:,} calls: {place}", "ms", [loop, once], has_limit=False)
+            asyncio.run(project.aclose())
 
 
 def _idle(setting: Setting, server: PostgresProcess) -> Table:
-    table = Table(f"CPU time of an idle worker with {IDLE_TOOLS} tools, in one second", "ms", [])
+    title = f"CPU time of an idle worker with {IDLE_TOOLS} tools, in one second"
+    table = Table(title, "ms", [], has_limit=False)
     seconds = 0.5 if setting.quick else 4.0
     with _processes(setting, server, "idle", IDLE_TOOLS) as engines:
         for name, engine in engines.items():
-            row = Row(name, target=Target(20, "wall") if name.startswith("Toolcrib") else None)
+            row = Row(name, Reach(3, WALL) if name in OURS else (), name not in OURS)
             if isinstance(engine, Exception):
                 row.missing = f"failed: {engine}"
             else:
                 row.seconds = [engine.cpu_s(seconds) / seconds]
             table.rows.append(row)
-    table.notes.append("20 ms are 2 % of a core.")
+    table.notes.append("3 ms are 0.3 % of a core.")
     return table
 
 
-def _full(setting: Setting, server: PostgresProcess) -> list[Table]:
+def _full(setting: Setting, server: PostgresProcess) -> Iterator[Table]:
     """Submit, claim and list beside a million finished calls, and beside none."""
     from toolcrib.runs import DurableCalls, dispatcher_for
-    from toolcrib.state import PROJECT, Database, PostgresDatabase, PostgresServer, SqliteDatabase
+    from toolcrib.state import PROJECT, Database, SqliteDatabase
+    from toolcrib.state.drivers.postgres import PostgresDatabase, PostgresServer
 
     finished = 2_000 if setting.quick else FINISHED
-    tables = []
     for kind in ("SQLite", "Postgres"):
         stores: dict[str, DurableCalls] = {}
         for name, count in (("none", 0), (f"{finished:,}", finished)):
@@ -216,21 +246,29 @@ def _full(setting: Setting, server: PostgresProcess) -> list[Table]:
                 place = PostgresServer(_database(server, f"full{count}"))
                 database = PostgresDatabase(place, "state", PROJECT)
             stores[name] = DurableCalls(database, dispatcher=dispatcher_for(database))
-            _fill(stores[name], count, kind)
-        table = Table(f"Submit, claim, finish and list beside {finished:,} finished calls: {kind}", "µs", [])
+            fill(stores[name], count, kind)
+        table = Table(
+            f"Submit, claim, finish and list beside {finished:,} finished calls: {kind}",
+            "µs",
+            [],
+            has_limit=False,
+        )
         steps = {name: _step(calls) for name, calls in stores.items()}
-        table.rows = [Row("none"), Row(f"{finished:,}", target=Target(1.5))]
+        table.rows = [Row("none"), Row(f"{finished:,}", reach=Reach(1.5))]
         table.take(interleave(steps, setting.effort(7), times=2 if setting.quick else 50))
         removal = Table(
-            f"Remove {_DUE} calls of last year beside {finished:,} finished calls: {kind}", "ms", []
+            f"Remove {_DUE} calls of last year beside {finished:,} finished calls: {kind}",
+            "ms",
+            [],
+            has_limit=False,
         )
         removals = {name: _prune(calls, kind) for name, calls in stores.items()}
-        removal.rows = [Row("none"), Row(f"{finished:,}", target=Target(1.5))]
+        removal.rows = [Row("none"), Row(f"{finished:,}", reach=Reach(1.5))]
         removal.take(interleave(removals, setting.effort(7), times=1))
         for calls in stores.values():
             calls.database.close()
-        tables += [table, removal]
-    return tables
+        yield table
+        yield removal
 
 
 def _prune(calls: DurableCalls, kind: str) -> Sampler:
@@ -240,7 +278,7 @@ def _prune(calls: DurableCalls, kind: str) -> Sampler:
 
     def sample(times: int) -> float:
         turn[0] += 1
-        _fill(calls, _DUE * times, kind, f"old-{turn[0]}-", time.time() - 365 * 86_400)
+        fill(calls, _DUE * times, kind, f"old-{turn[0]}-", time.time() - 365 * 86_400)
         began = time.perf_counter()
         if pruner.prune() != Pruned(_DUE * times):
             raise RuntimeError("not the calls of last year were removed")
@@ -263,7 +301,7 @@ def _step(calls: DurableCalls) -> Sampler:
     return sample
 
 
-def _fill(calls: DurableCalls, count: int, kind: str, begin: str = "", ended: float | None = None) -> None:
+def fill(calls: DurableCalls, count: int, kind: str, begin: str = "", ended: float | None = None) -> None:
     """Add finished calls with their attempts and changes, in the database itself.
 
     Their ids are `begin` and a number; `ended` is the time of their end, if not now.

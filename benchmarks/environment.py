@@ -78,7 +78,7 @@ def _uv(*arguments: str) -> None:
 
 
 def _fresh(step: str, *files: Path) -> bool:
-    """Whether this step was done for these files as they are."""
+    """Return True if this step was done for these files as they are."""
     stamp = FOLDER / f".{step}"
     return _python().exists() and stamp.exists() and stamp.read_text() == _fingerprint(*files)
 
@@ -88,7 +88,7 @@ def _stamp(step: str, *files: Path) -> None:
 
 
 def _fingerprint(*files: Path) -> str:
-    """What a step depends on: the interpreter, the place, the files."""
+    """Return a digest of all that a step depends on: the interpreter, the place, the files."""
     parts = [sys.version.encode(), os.fsencode(ROOT), *(file.read_bytes() for file in files)]
     return hashlib.sha256(b"\0".join(parts)).hexdigest()
 

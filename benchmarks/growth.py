@@ -1,99 +1,181 @@
-"""Starting a project of few and of many tools: one call, and a server until its first list."""
+"""Costs that may grow with the number of tools or of ended calls: each size in a process of its own."""
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
+import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from benchmarks import manifests
-from benchmarks.imports import process
-from benchmarks.setting import Setting
-from benchmarks.table import Row, Table, Target
-from benchmarks.timing import Sampler, interleave
+from benchmarks.durable import fill
+from benchmarks.manifests import name_of, project
+from benchmarks.setting import Setting, find
+from benchmarks.start import ASKED, COMMAND
+from benchmarks.table import WALL, Reach, Row, Table
 
-COUNTS = (10, 1_000, manifests.MANY)
-MOST = Target(1.5)
-"""The most that many tools may take, times ten tools."""
-TOOL = """\
-name: first
-description: Ends at once.
-kind: command
-version: 1
-outputs: {format: text}
-exec:
-  command: {entrypoint: "true"}
-permissions:
-  network: false
-  fs: {read: [.], write: []}
-"""
-INITIALIZE = {
-    "protocolVersion": "2025-11-25",
-    "capabilities": {},
-    "clientInfo": {"name": "bench", "version": "1"},
+SIZES = ((10, 0), (1_000, 0), (10_000, 0), (100_000, 0), (10, 1_000), (10, 1_000_000))
+"""Numbers of tools, and of ended calls beside them."""
+BASE = "10 tools"
+FLAT = Reach(1.5, BASE)
+COLD, PARSER = "open, nothing kept", "the YAML parser alone"
+FIGURES: dict[str, tuple[str, str, dict[int, float]]] = {
+    COLD: ("s", "What is kept for the next start is written too.", {100_000: 15}),
+    "open again": ("ms", "", {10_000: 100, 100_000: 500}),
+    "list page": ("ms", "25 tools of the catalogue, with their calls.", {}),
+    "first call": ("ms", "The first of a process: the tool is read and bound.", {10_000: 200}),
+    "call": ("ms", "A function registered in the project; no sandbox.", {}),
+    "first search": ("ms", "The first of a process.", {100_000: 1_000}),
+    "search": ("ms", "25 hits and the number of all.", {}),
+    "reload": ("ms", "One manifest changes. 10 ms are spent waiting for the end of a burst.", {10_000: 20}),
+    "memory": ("MB", "Private to a process that has opened, listed, called, searched.", {100_000: 315}),
+    "memory behind meta-tools": ("MB", "Private to `toolcrib serve --stdio` after its list.", {10_000: 84}),
 }
-ASKED: list[dict[str, Any]] = [
-    {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": INITIALIZE},
-    {"jsonrpc": "2.0", "method": "notifications/initialized"},
-    {"jsonrpc": "2.0", "id": 2, "method": "tools/list"},
-]
+"""Unit, note, and what a number of tools should reach other than 1.5 times ten tools."""
 
 
-def measure(setting: Setting) -> list[Table]:
-    """Two tables: `toolcrib run`, and `toolcrib serve --stdio`."""
-    os.environ |= {f"TOOLCRIB_{name}": os.fspath(setting.folder / name.lower()) for name in ("CACHE", "DATA")}
-    counts = COUNTS[:1] if setting.quick else COUNTS
-    roots = {f"{count:,} tools": _project(setting.folder / f"of{count}", count) for count in counts}
-    runs = {name: process([*_COMMAND, "run", "first", "--root", str(root)]) for name, root in roots.items()}
-    servers = {name: _server(root) for name, root in roots.items()}
-    return [
-        _table("toolcrib run of one tool among many", runs, setting),
-        _table("toolcrib serve --stdio until its first list, of the meta-tools alone", servers, setting),
-    ]
+def measure(setting: Setting) -> Iterator[Table]:
+    """Yield a table for each figure: a row for each size."""
+    figures: dict[str, dict[str, list[float]]] = {}
+    for tools, calls in ((10, 0), (30, 0), (10, 50)) if setting.quick else SIZES:
+        name = f"{tools:,} tools" if not calls else f"{calls:,} ended calls, {tools:,} tools"
+        figures[name] = _of_size(setting, tools, calls)
+        shutil.rmtree(setting.folder / "grown", ignore_errors=True)
+    for name, (unit, note, reaches) in FIGURES.items():
+        rows = [Row(size, _reach(size, reaches), seconds=found[name]) for size, found in figures.items()]
+        for row in rows if name == COLD else ():
+            row.reach = row.reach if row.reach != FLAT else ()
+            times = min(row.seconds) / min(figures[row.name][PARSER])
+            row.extra["× the YAML parser alone"] = f"{times:.2f}"
+        yield Table(f"Growth: {name}", unit, rows, [note] * bool(note), has_limit=False)  # type: ignore[arg-type]
 
 
-_COMMAND = [sys.executable, "-m", "toolcrib"]
+def _reach(size: str, reaches: dict[int, float]) -> Reach | Sequence[Reach]:
+    given = next((Reach(most, WALL) for count, most in reaches.items() if size == f"{count:,} tools"), FLAT)
+    return () if size == BASE else given
 
 
-def _project(root: Path, count: int) -> Path:
-    """Make a project of the user's own with so many tools, and start it once, which keeps what is read."""
-    root.mkdir(parents=True)
-    subprocess.run([*_COMMAND, "init"], cwd=root, check=True, capture_output=True)
-    tools = manifests.project(root, count - 1) / ".toolcrib" / "tools"
-    (tools / "first").mkdir()
-    (tools / "first" / "tool.yml").write_text(TOOL, encoding="utf-8")
+def _of_size(setting: Setting, tools: int, calls: int) -> dict[str, list[float]]:
+    root = project(setting.folder / "grown" / "project", tools)
     (root / ".toolcrib" / "config.yml").write_text("mcp: {max_listed: 5}\n", encoding="utf-8")
-    process([*_COMMAND, "run", "first", "--root", str(root)])(1)
-    return root
+    environment = {
+        **os.environ,
+        "TOOLCRIB_CACHE": f"{root.parent}/cache",
+        "TOOLCRIB_DATA": f"{root.parent}/data",
+    }
+    command = [sys.executable, "-m", "benchmarks.growth", str(root), str(calls)]
+    done = subprocess.run(command, check=True, env=environment, stdout=subprocess.PIPE)
+    found: dict[str, list[float]] = json.loads(done.stdout.splitlines()[-1])
+    return found
 
 
-def _server(root: Path) -> Sampler:
-    """Sample a server from its start until it has sent its list."""
+def main(root: Path, calls: int) -> None:
+    """Measure one project, and print the figures as JSON."""
+    opens: Callable[..., Any] = find("toolcrib.project", "Project").open
+    found: dict[str, list[float]] = {PARSER: _timed(lambda: _parse(root), 1)}
+    found[COLD] = _timed(lambda: _closed(opens(root, accept="all")), 1)
+    if calls:
+        opened = opens(root, accept="all")
+        fill(opened.calls.stored, calls, "SQLite")
+        _closed(opened)
+    for name, use in (
+        ("first call", _first_call),
+        ("first search", lambda opened: opened.search("anvil")),
+    ):
+        found[name] = []
+        for _ in range(3):
+            opened = opens(root, accept="all")
+            found[name] += _timed(lambda use=use, opened=opened: use(opened), 1)  # type: ignore[misc]
+            _closed(opened)
+    found["open again"] = _timed(lambda: _closed(opens(root, accept="all")), 3)
+    asyncio.run(_opened(root, opens(root, accept="all"), found))
+    found["memory behind meta-tools"] = [_served(root)]
+    print(json.dumps(found))
 
-    def sample(times: int) -> float:
+
+async def _opened(root: Path, opened: Any, found: dict[str, list[float]]) -> None:
+    """Measure what a project does while it is open."""
+
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    opened.toolset.register("add", add)
+    found["list page"] = _timed(opened.list_tools, 5)
+    found["search"] = _timed(lambda: opened.search("lathe spindle"), 5)
+    found["call"] = []
+    for _ in range(50):
         began = time.perf_counter()
-        for _ in range(times):
-            command = [*_COMMAND, "serve", "--stdio", "--root", str(root)]
-            with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
-                assert server.stdin is not None
-                assert server.stdout is not None
-                server.stdin.write(b"".join(orjson.dumps(one) + b"\n" for one in ASKED))
-                server.stdin.flush()
-                while orjson.loads(server.stdout.readline()).get("id") != ASKED[-1]["id"]:
-                    pass
-                server.kill()
-        return time.perf_counter() - began
+        (await opened.call("add", {"a": 1, "b": 2})).unwrap()
+        found["call"].append(time.perf_counter() - began)
+    found["memory"] = [private(os.getpid())]
+    seen = asyncio.Event()
+    await opened.watch(lambda _: seen.set())
+    file = root / ".toolcrib" / "tools" / name_of(3) / "tool.yml"
+    text = file.read_text(encoding="utf-8")
+    found["reload"] = []
+    for number in range(5):
+        await asyncio.sleep(0.05)
+        seen.clear()
+        began = time.perf_counter()
+        file.write_text(f"{text}# {number}\n", encoding="utf-8")
+        await asyncio.wait_for(seen.wait(), 60)
+        found["reload"].append(time.perf_counter() - began)
+    await opened.aclose()
 
-    return sample
+
+def _first_call(opened: Any) -> None:
+    """Call a tool of a manifest as far as its arguments are checked: nothing is started."""
+    result = asyncio.run(opened.call(name_of(0), {"count": 1}))
+    assert result.error.code == "invalid_input", result
 
 
-def _table(title: str, samplers: dict[str, Sampler], setting: Setting) -> Table:
-    table = Table(title, "ms", [Row(name, target=MOST) for name in samplers])
-    table.rows[0].target = None
-    table.take(interleave(samplers, setting.effort(7), times=1))
-    return table
+def _served(root: Path) -> float:
+    """Return the memory of a server behind which the tools are."""
+    command = [*COMMAND, "serve", "--stdio", "--root", str(root)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        server.stdin.write(b"".join(orjson.dumps(one) + b"\n" for one in ASKED))
+        server.stdin.flush()
+        while orjson.loads(server.stdout.readline()).get("id") != ASKED[-1]["id"]:
+            pass
+        size = private(server.pid)
+        server.kill()
+    return size
+
+
+def private(pid: int) -> float:
+    """Return the bytes that no other process has."""
+    pairs = (line.split() for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:])
+    return float(sum(int(words[1]) * 1024 for words in pairs if words[0].startswith("Private_")))
+
+
+def _parse(root: Path) -> None:
+    loads = find("ryaml", "loads")
+    for folder in sorted(os.listdir(root / ".toolcrib" / "tools")):
+        with open(root / ".toolcrib" / "tools" / folder / "tool.yml", "rb") as file:
+            loads(file.read().decode())
+
+
+def _closed(opened: Any) -> None:
+    asyncio.run(opened.aclose())
+
+
+def _timed(work: Callable[[], object], times: int) -> list[float]:
+    taken = []
+    for _ in range(times):
+        began = time.perf_counter()
+        work()
+        taken.append(time.perf_counter() - began)
+    return taken
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]))

@@ -1,4 +1,4 @@
-"""What the guard adds to a call: rules, the audit line, an approval that is there, a turn, a key."""
+"""The cost of the guard in a call: rules, the audit line, an approval that is there, a turn, a key."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.everything_on import LOOKING, RULES, policy
 from benchmarks.setting import Setting
-from benchmarks.table import Row, Table, Target
+from benchmarks.table import Reach, Row, Table
 from benchmarks.timing import Sampler, interleave, repeat, repeat_async
 
 if TYPE_CHECKING:
@@ -37,9 +37,9 @@ def _rules(setting: Setting, loop: asyncio.AbstractEventLoop) -> Table:
         WEIGHED: _project(setting.folder / "looking", policy(RULES, LOOKING)),
         PATTERNS: _project(setting.folder / "patterns", _patterns()),
     }
-    rows = [Row(name, target=None if name == BARE else Target(5, "over")) for name in cases]
+    rows = [Row(name, reach=() if name == BARE else Reach(5, "over")) for name in cases]
     samplers = {name: repeat_async(loop, _call(project, "add")) for name, project in cases.items()}
-    table = Table("Call `async def add(a, b)` in a project with a policy", "µs", rows, tells_gap=True)
+    table = Table("Call `async def add(a, b)` in a project with a policy", "µs", rows)
     table.take(interleave(samplers, setting.effort(25)))
     return table
 
@@ -59,10 +59,10 @@ def _audit(setting: Setting) -> Table:
     }
     samplers: dict[str, Sampler] = {"one write of as many bytes": repeat(lambda: file.write(line))}
     samplers.update({name: repeat(_record(log)) for name, log in logs.items()})
-    target = Target(1e6 / LINES_A_SECOND, "wall")
-    rows = [Row(name, target=target if name in logs else None) for name in samplers]
+    reach = Reach(1e6 / LINES_A_SECOND, "wall")
+    rows = [Row(name, reach=reach if name in logs else ()) for name in samplers]
     table = Table("Write one line of the audit log, without fsync", "µs", rows)
-    table.notes.append(f"The target is {LINES_A_SECOND:,} lines a second.")
+    table.notes.append(f"{LINES_A_SECOND:,} lines a second are 50 µs each.")
     table.take(interleave(samplers, setting.effort(25)))
     for log in logs.values():
         log.close()
@@ -91,7 +91,7 @@ def _waiting(setting: Setting, loop: asyncio.AbstractEventLoop) -> Table:
     }
     loop.run_until_complete(_agree(project))
     rows = [Row(name) for name in cases]
-    table = Table("Calls that go through the project's database", "µs", rows, tells_gap=True)
+    table = Table("Calls that go through the project's database", "µs", rows)
     samplers = {name: repeat_async(loop, operation) for name, operation in cases.items()}
     table.take(interleave(samplers, setting.effort(9), times=2 if setting.quick else 50))
     table.notes.append("A new key is on the disk before its tool runs, and its result before the call ends.")

@@ -1,33 +1,12 @@
-"""Opening a project of many manifests beside the YAML parser alone; taking up one that changes."""
+"""A project of many manifests, always the same ones."""
 
 from __future__ import annotations
 
-import asyncio
-import os
 import random
-import shutil
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
-
-from benchmarks.setting import Setting, find, reason_of
-from benchmarks.table import Row, Table, Target
-from benchmarks.timing import Sampler, interleave, repeat
 
 MANY = 10_000
-COLD = {1_000: Target(1.5), MANY: Target(1.4)}
-"""How many manifests, and the most that opening them may take of what the parser takes."""
 FEW = 30
-WARM = Target(100, "wall")
-CHANGED = Target(20, "wall")
-LIMIT = "list, read and ryaml.loads"
-READ = "list and read only"
-OPEN = "Project.open"
-STAT = "list, and the times of each"
-WATCH = "Project.watch, until the change is in force"
-ONE = "write it, read it and ryaml.loads"
 
 WORDS = [
     "anvil",
@@ -177,99 +156,10 @@ OPTION = """\
 """
 
 
-def measure(setting: Setting) -> list[Table]:
-    """Four tables: nothing is kept yet, of few and many; opened before; one of many changes."""
-    os.environ["TOOLCRIB_CACHE"] = os.fspath(setting.folder / "cache")
-    counts = [FEW] if setting.quick else list(COLD)
-    roots = {count: project(setting.folder / str(count), count) for count in counts}
-    # The parser's package does not export its names as type checkers want it.
-    loads = find("ryaml", "loads")
-    cold = [_cold(setting, roots[count], count, loads) for count in counts]
-    return [*cold, _warm(setting, roots[counts[-1]], counts[-1]), _one(setting, roots[counts[-1]], loads)]
-
-
 def project(root: Path, count: int) -> Path:
     """Make a project of so many tools."""
     write(root / ".toolcrib" / "tools", count)
     return root
-
-
-def _cold(setting: Setting, root: Path, count: int, loads: Callable[[str], object]) -> Table:
-    folder = root / ".toolcrib" / "tools"
-    base, cache = os.fspath(folder), setting.folder / "cache"
-    load = Row(OPEN, target=COLD.get(count))
-    samplers = {LIMIT: repeat(lambda: _parse(base, loads)), READ: repeat(lambda: _read(base))}
-    try:
-        samplers[OPEN] = _opener(root, count, lambda: shutil.rmtree(cache, ignore_errors=True))
-    except Exception as error:
-        load.missing = reason_of(error)
-    size = sum(path.stat().st_size for path in folder.glob("*/tool.yml"))
-    notes = [
-        f"{size / count:,.0f} bytes each, one folder per tool; the files are in the page cache.",
-        "What is kept for the next start is written within the time shown.",
-    ]
-    table = Table(f"Open a project of {count:,} manifests cold", "ms", [Row(LIMIT), Row(READ), load], notes)
-    table.take(interleave(samplers, setting.effort(11 if count < MANY else 5), times=1))
-    return table
-
-
-def _warm(setting: Setting, root: Path, count: int) -> Table:
-    again = Row(OPEN, target=WARM)
-    samplers = {STAT: repeat(lambda: _stat(os.fspath(root / ".toolcrib" / "tools")))}
-    try:
-        samplers[OPEN] = _opener(root, count)
-    except Exception as error:
-        again.missing = reason_of(error)
-    table = Table(f"Open it again: {count:,} manifests that are as they were", "ms", [Row(STAT), again])
-    table.take(interleave(samplers, setting.effort(11), times=1))
-    return table
-
-
-def _one(setting: Setting, root: Path, loads: Callable[[str], object]) -> Table:
-    path = root / ".toolcrib" / "tools" / name_of(FEW - 1) / "tool.yml"
-    text, rounds = path.read_text(encoding="utf-8"), iter(range(1_000_000))
-
-    def change() -> None:
-        path.write_text(f"{text}# {next(rounds)}\n", encoding="utf-8")
-
-    def alone() -> None:
-        change()
-        loads(path.read_bytes().decode())
-
-    row = Row(WATCH, target=CHANGED)
-    table = Table(
-        "One of them changes while the project is open",
-        "ms",
-        [Row(ONE), row],
-        ["10 ms of it are spent waiting for the end of a burst of changes."],
-    )
-    with _watched(root, change) as sampler:
-        table.take(interleave({ONE: repeat(alone), WATCH: sampler}, setting.effort(11), times=1))
-    return table
-
-
-@contextmanager
-def _watched(root: Path, change: Callable[[], None]) -> Iterator[Sampler]:
-    """Samples how long a change takes until it is in force."""
-    loop = asyncio.new_event_loop()
-    opened = find("toolcrib.project", "Project").open(root)
-    seen = asyncio.Event()
-
-    async def once() -> float:
-        # The row before has written too.
-        await asyncio.sleep(0.05)
-        seen.clear()
-        began = time.perf_counter()
-        change()
-        await asyncio.wait_for(seen.wait(), 10)
-        return time.perf_counter() - began
-
-    try:
-        loop.run_until_complete(opened.watch(lambda _: seen.set()))
-        yield lambda times: sum(loop.run_until_complete(once()) for _ in range(times))
-    finally:
-        loop.run_until_complete(opened.aclose())
-        loop.close()
 
 
 def write(folder: Path, count: int) -> None:
@@ -309,41 +199,3 @@ def manifest(number: int) -> str:
         network="true" if kind == "http" else "false",
         word=choice.choice(WORDS),
     )
-
-
-# The limit must not pay for `pathlib`, nor for keeping what was parsed.
-
-
-def _read(base: str) -> None:
-    for name in sorted(os.listdir(base)):
-        with open(f"{base}/{name}/tool.yml", "rb") as file:
-            file.read()
-
-
-def _parse(base: str, loads: Callable[[str], object]) -> None:
-    for name in sorted(os.listdir(base)):
-        with open(f"{base}/{name}/tool.yml", "rb") as file:
-            loads(file.read().decode())
-
-
-def _stat(base: str) -> None:
-    for name in sorted(os.listdir(base)):
-        os.stat(f"{base}/{name}/tool.yml")
-
-
-def _opener(root: Path, count: int, before: Callable[[], object] = lambda: None) -> Sampler:
-    """Samples `Project.open`, after a look whether it takes every manifest."""
-    opens: Callable[[Path], Any] = find("toolcrib.project", "Project").open
-
-    def once() -> float:
-        before()
-        began = time.perf_counter()
-        opened = opens(root)
-        taken = time.perf_counter() - began
-        if len(opened.toolset.names) != count or opened.diagnostics:
-            raise RuntimeError(f"{len(opened.toolset.names)} of {count} loaded; {opened.diagnostics[:3]}")
-        asyncio.run(opened.aclose())
-        return taken
-
-    once()
-    return lambda times: sum(once() for _ in range(times))

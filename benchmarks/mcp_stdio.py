@@ -7,6 +7,7 @@ import select
 import subprocess
 import sys
 import time
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -15,7 +16,7 @@ from typing import IO, Any
 import orjson
 
 from benchmarks.setting import Setting, reason_of
-from benchmarks.table import Row, Table, Target
+from benchmarks.table import Reach, Row, Table
 from benchmarks.timing import Sampler, interleave
 
 LIMIT = "echo written by hand"
@@ -25,20 +26,31 @@ WAIT = 20.0
 IN_FLIGHT = 16
 NOTE = (
     "Each round's figure is the median of its calls, one after the other, as a client over bare pipes sees "
-    "them. Ready: from starting the process to the first answer."
+    "them. Ready: from starting the process to the first answer. `toolcrib serve` also writes two lines of "
+    "its audit log for each call."
 )
 
+FILE = """\
+from toolcrib import Toolset
+
+tools = Toolset()
+
+
+@tools.tool
+async def add(a: int, b: int) -> int:
+    return a + b
+"""
 Message = dict[str, Any]
 
 
 class Client:
     """Newline-delimited JSON over pipes: as little client as there can be, so that the server shows."""
 
-    def __init__(self, kind: str, protocol: str, data: str) -> None:
+    def __init__(self, command: Sequence[str], protocol: str, data: str) -> None:
         self.meta = _meta(protocol)
         began = time.perf_counter()
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.stdio_server", kind],
+            [sys.executable, "-m", *command],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -139,21 +151,26 @@ def _meta(protocol: str) -> Message:
     return {"_meta": about}
 
 
-def measure(setting: Setting) -> list[Table]:
-    """One table; each round asks every server in turn."""
-    servers = {LIMIT: ("echo", SESSION)}
+def measure(setting: Setting) -> Iterator[Table]:
+    """Yield one table; each round asks every server in turn."""
+    file = setting.folder / "app.py"
+    file.write_text(FILE, encoding="utf-8")
+    servers = {LIMIT: (["benchmarks.stdio_server", "echo"], SESSION)}
+    rows = [Row(LIMIT)]
     for protocol in (SESSION, MODERN):
-        servers[f"Toolset in memory, {protocol}"] = ("toolcrib", protocol)
-        servers[f"a Python file, recorded, {protocol}"] = ("file", protocol)
-    if setting.peers:
-        for protocol in (SESSION, MODERN):
-            servers[f"mcp MCPServer, {protocol}"] = ("sdk", protocol)
-    table = Table(
-        "MCP tools/call over stdio",
-        "µs",
-        [Row(name, target=Target(5) if kind == "toolcrib" else None) for name, (kind, _) in servers.items()],
-        [NOTE],
-    )
+        commands = {
+            "Toolset in memory": ["benchmarks.stdio_server", "toolcrib"],
+            "toolcrib serve app.py --stdio": ["toolcrib", "serve", str(file), "--stdio"],
+        }
+        peers = {
+            "mcp MCPServer": ["benchmarks.stdio_server", "sdk"],
+            "FastMCP": ["benchmarks.stdio_server", "fastmcp"],
+        }
+        for name, command in (commands | (peers if setting.peers else {})).items():
+            servers[f"{name}, {protocol}"] = (command, protocol)
+            reach = () if name in peers else Reach(3.5 if "memory" in name else 6)
+            rows.append(Row(f"{name}, {protocol}", reach, name in peers))
+    table = Table("MCP tools/call over stdio", "µs", rows, [NOTE])
     with ExitStack() as stack:
         data = stack.enter_context(TemporaryDirectory())
         clients: dict[str, Client] = {}
@@ -171,7 +188,7 @@ def measure(setting: Setting) -> list[Table]:
                 rate = clients[row.name].crowd(50 if setting.quick else 2_000)
                 row.extra[f"calls/s, {IN_FLIGHT} under way"] = f"{rate:,.0f}"
                 row.extra["ready, ms"] = f"{clients[row.name].ready * 1e3:,.0f}"
-    return [table]
+    yield table
 
 
 def _sampler(client: Client) -> Sampler:

@@ -10,8 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.confined import Run, spare_waits
+from benchmarks.growth import private
 from benchmarks.setting import reason_of
-from benchmarks.table import Row, Table, Target
+from benchmarks.table import Reach, Row, Table
 from toolcrib.sandbox import Warmth
 from toolcrib.sandbox.child.warm import PRELOADED
 from toolcrib.sandbox.host import pool as pools
@@ -44,10 +45,10 @@ def memory(loop: asyncio.AbstractEventLoop, command: Run, tool: Run) -> Table:
     rows = [
         Row(BARE),
         Row(FORKS),
-        Row(LAUNCHER, target=Target(15, "wall")),
-        Row(PYTHON_LAUNCHER, target=Target(20, "wall")),
-        Row(SPARE, target=Target(2, "wall")),
-        Row(PYTHON_SPARE, target=Target(2, "wall")),
+        Row(LAUNCHER, reach=Reach(15, "wall")),
+        Row(PYTHON_LAUNCHER, reach=Reach(20, "wall")),
+        Row(SPARE, reach=Reach(2, "wall")),
+        Row(PYTHON_SPARE, reach=Reach(2, "wall")),
     ]
     table = Table(
         "Memory of what is kept ready",
@@ -76,7 +77,7 @@ def memory(loop: asyncio.AbstractEventLoop, command: Run, tool: Run) -> Table:
 
 def _bare() -> float:
     with _started("print(flush=True); input()") as process:
-        size = _private(process.pid)
+        size = private(process.pid)
         process.kill()
     return size
 
@@ -84,7 +85,7 @@ def _bare() -> float:
 def _forks() -> float:
     """A process and its child, as a spare is, with nothing of ours in them."""
     with _started(WAITING_FORKS, *PRELOADED) as process:
-        size = float(sum(_private(pid) for pid in _below(process.pid)))
+        size = float(sum(private(pid) for pid in _below(process.pid)))
         # They wait for the end of its input.
         assert process.stdin is not None
         process.stdin.close()
@@ -106,7 +107,7 @@ async def _launcher(run: Run) -> float:
     pools.shared().warmth = Warmth(spares=0)
     await run()
     await asyncio.sleep(SETTLED)
-    return _private(_only_launcher())
+    return private(_only_launcher())
 
 
 async def _spare(run: Run) -> float:
@@ -121,7 +122,7 @@ async def _spare(run: Run) -> float:
     deadline = time.monotonic() + 2
     while len(_below(launcher)) != 2 and time.monotonic() < deadline:  # noqa: ASYNC110 - other processes
         await asyncio.sleep(0.05)
-    return float(sum(_private(pid) for pid in _below(launcher)))
+    return float(sum(private(pid) for pid in _below(launcher)))
 
 
 def _only_launcher() -> int:
@@ -133,9 +134,3 @@ def _below(pid: int) -> list[int]:
     """Children, and their children."""
     children = [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     return [found for child in children for found in (child, *_below(child))]
-
-
-def _private(pid: int) -> float:
-    """Bytes that no other process has."""
-    pairs = (line.split() for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:])
-    return float(sum(int(words[1]) * 1024 for words in pairs if words[0].startswith("Private_")))

@@ -17,15 +17,20 @@ import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import orjson
+
+from benchmarks.setting import Setting
+from benchmarks.table import WALL, Reach, Row, Table
 from toolcrib.errors import DefinitionError, ManifestError
 from toolcrib.manifest.openapi import Imported, import_document, open_document
 from toolcrib.schema import SchemaCheck
 
+MANY = 4_000
 WANTED = 0.99
 MOST_MS = 2.5
 SIGN = re.compile(rb"[\"']?(?:openapi|swagger)[\"']?\s*:\s*[\"']?[0-9]")
@@ -33,8 +38,8 @@ HEAD = 1 << 20
 
 
 @dataclass
-class Row:
-    """What came of one document."""
+class DocumentRow:
+    """The figures of one document."""
 
     document: str
     version: str = ""
@@ -79,7 +84,7 @@ def references(schema: Any) -> Iterator[str]:
 
 
 def fault(schema: dict[str, Any]) -> str | None:
-    """Why a schema is not valid or not closed."""
+    """Return why a schema is not valid or not closed, None if it is."""
     try:
         SchemaCheck(schema)
     except DefinitionError as error:
@@ -98,9 +103,9 @@ def hold(found: Imported) -> list[str]:
     ]
 
 
-def measure(path: Path, server: str, runs: int) -> Row:
+def imported(path: Path, server: str, runs: int) -> DocumentRow:
     """Read and import one document."""
-    row = Row(path.name)
+    row = DocumentRow(path.name)
     best = float("inf")
     found: Imported | None = None
     for _ in range(runs):
@@ -122,7 +127,7 @@ def measure(path: Path, server: str, runs: int) -> Row:
     return row
 
 
-def table(rows: list[Row]) -> Iterator[str]:
+def table(rows: list[DocumentRow]) -> Iterator[str]:
     """The rows as Markdown, and their sum."""
     yield "| document | OpenAPI | operations | tools | lost in schemas | ms an operation | skipped because |"
     yield "|---|---|---:|---:|---:|---:|---|"
@@ -137,6 +142,56 @@ def table(rows: list[Row]) -> Iterator[str]:
     yield f"| {len(rows)} documents | | {total:,} | {tools:,} ({part}) | | {ms:.2f} | |"
 
 
+def measure(setting: Setting) -> Iterator[Table]:
+    """Yield one table: a document of many operations, its schemas in other files."""
+    count = 40 if setting.quick else MANY
+    document = setting.folder / "api" / "openapi.json"
+    document.parent.mkdir()
+    loads = _write(document.parent, count)
+    row = Row("import openapi", Reach(5, WALL))
+    parser = Row("orjson.loads of each file")
+    for _ in range(1 if setting.quick else 3):
+        for one, work in ((parser, loads), (row, lambda: _import(document, count))):
+            began = time.process_time()
+            work()
+            one.seconds.append(time.process_time() - began)
+    yield Table(f"OpenAPI: {count:,} operations", "s", [parser, row], ["Processor time."])
+
+
+def _import(path: Path, count: int) -> None:
+    found = import_document(open_document(path))
+    if len(found.tools) != count:
+        raise RuntimeError(f"{len(found.tools)} of {count} operations became tools")
+
+
+def _write(folder: Path, count: int) -> Callable[[], object]:
+    """Write a document whose operations refer to schemas in ten files; return what reads all of them."""
+    for number in range(10):
+        item: dict[str, Any] = {
+            f"field_{n}": {"type": "string", "description": f"Field {n}"} for n in range(20)
+        }
+        item["parent"] = {"$ref": "#/Item"}
+        schemas = {"Item": {"type": "object", "properties": item, "required": ["field_0"]}}
+        (folder / f"schemas_{number}.json").write_text(json.dumps(schemas))
+    paths: dict[str, Any] = {}
+    for number in range(count):
+        reference = {"schema": {"$ref": f"schemas_{number % 10}.json#/Item"}}
+        parameter = {"name": "page", "in": "query", "schema": {"type": "integer", "minimum": 1}}
+        paths[f"/items_{number}"] = {
+            "post": {
+                "operationId": f"change_item_{number}",
+                "summary": f"Change item {number}",
+                "parameters": [parameter],
+                "requestBody": {"required": True, "content": {"application/json": reference}},
+                "responses": {"200": {"description": "Changed", "content": {"application/json": reference}}},
+            }
+        }
+    head = {"openapi": "3.1.0", "info": {"title": "Bench", "version": "1"}}
+    whole = {**head, "servers": [{"url": "https://api.example.com"}], "paths": paths}
+    (folder / "openapi.json").write_text(json.dumps(whole))
+    return lambda: [orjson.loads(path.read_bytes()) for path in folder.iterdir()]
+
+
 def main(arguments: list[str]) -> int:
     """Print the table; 1 when the bar is missed."""
     parser = argparse.ArgumentParser(
@@ -147,7 +202,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
-    rows = [measure(path, options.server, options.runs) for path in documents(options.folder)]
+    rows = [imported(path, options.server, options.runs) for path in documents(options.folder)]
     if options.json:
         print(json.dumps([asdict(row) for row in rows], indent=1))
     else:

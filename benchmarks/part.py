@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
-from dataclasses import asdict
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from benchmarks.setting import Setting, find
 from benchmarks.table import Table
 
 PARTS = {
-    "imports": "benchmarks.imports",
+    "start": "benchmarks.start",
     "calls": "benchmarks.calls",
     "registration": "benchmarks.registration",
-    "manifests": "benchmarks.manifests",
     "growth": "benchmarks.growth",
-    "search": "benchmarks.search",
     "bundles": "benchmarks.bundles",
+    "openapi": "benchmarks.openapi",
     "mcp": "benchmarks.mcp_stdio",
     "mcp_http": "benchmarks.mcp_http",
     "rest": "benchmarks.rest",
+    "http": "benchmarks.http_tools",
     "guard": "benchmarks.guard",
     "sandbox": "benchmarks.sandbox",
     "durable": "benchmarks.durable",
@@ -31,7 +30,7 @@ PARTS = {
 
 
 def main() -> None:
-    """Measure the part and write its tables as JSON."""
+    """Measure the part and write its tables as JSON, a line each as soon as it is whole."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("name", choices=PARTS)
     parser.add_argument("output", type=Path)
@@ -39,9 +38,10 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--peers", action="store_true")
     args = parser.parse_args()
-    measure: Callable[[Setting], list[Table]] = find(PARTS[args.name], "measure")
-    tables = measure(Setting(args.quick, args.peers, args.folder))
-    args.output.write_text(json.dumps([asdict(table) for table in tables]), encoding="utf-8")
+    measure: Callable[[Setting], Iterable[Table]] = find(PARTS[args.name], "measure")
+    with args.output.open("w", encoding="utf-8") as file:
+        for table in measure(Setting(args.quick, args.peers, args.folder)):
+            print(json.dumps(table.json()), file=file, flush=True)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import inspect
 import logging
 import os
 from collections.abc import Awaitable, Callable, Sequence
@@ -22,7 +24,7 @@ class Peer:
     call: Callable[[str, str], Awaitable[Any]]
     """Takes a tool's name and the JSON text of its arguments."""
     refused: Callable[[Any], bool]
-    """Whether what a call gave says that it was refused; a refusal may also be raised."""
+    """Returns True if the result of a call says that it was refused; a refusal may also be raised."""
 
 
 def open_mcp(functions: Sequence[Function], _loop: asyncio.AbstractEventLoop) -> Peer:
@@ -73,10 +75,29 @@ def open_openai_agents(functions: Sequence[Function], _loop: asyncio.AbstractEve
     )
 
 
+def open_anthropic(functions: Sequence[Function], _loop: asyncio.AbstractEventLoop) -> Peer:
+    """The function tools of Anthropic's SDK, which its tool runner calls."""
+    make, loads = find("anthropic", "beta_async_tool"), find("orjson", "loads")
+    tools = {}
+    for function in functions:
+
+        async def text(*args: Any, run: Any = function, **kwargs: Any) -> str:
+            found = run(*args, **kwargs)
+            return str(await found if inspect.isawaitable(found) else found)
+
+        tools[function.__name__] = make(functools.wraps(function)(text))
+
+    async def call(name: str, arguments: str) -> Any:
+        return await tools[name].call(loads(arguments))
+
+    return Peer("anthropic beta_async_tool.call", call, lambda _: False)
+
+
 OPENERS: dict[str, Callable[[Sequence[Function], asyncio.AbstractEventLoop], Peer]] = {
     "mcp": open_mcp,
     "pydantic-ai": open_pydantic_ai,
     "openai-agents": open_openai_agents,
+    "anthropic": open_anthropic,
 }
 
 
@@ -102,7 +123,7 @@ def open_peers(
 
 
 def registrars() -> dict[str, Callable[[Sequence[Function]], Any]]:
-    """How each peer that is there registers functions, into something new each time."""
+    """Return by name what registers functions in each peer, into something new each time."""
     quieten()
 
     def mcp(functions: Sequence[Function]) -> None:

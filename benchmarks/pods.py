@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.setting import Setting, find, reason_of
-from benchmarks.table import Row, Table, Target
+from benchmarks.table import Reach, Row, Table
 
 BARE, ONE, BURST = (
     "subprocess.run of the same line",
@@ -29,9 +29,9 @@ def measure(setting: Setting) -> list[Table]:
     """A sidecar in a process of its own, and our client here."""
     rows = [
         Row(BARE),
-        Row(ONE, target=Target(6, "wall")),
-        Row(CROWDED, target=Target(6.6, "wall")),
-        Row(BURST, target=Target(500, "wall")),
+        Row(ONE, reach=Reach(6, "wall")),
+        Row(CROWDED, reach=Reach(6.6, "wall")),
+        Row(BURST, reach=Reach(500, "wall")),
     ]
     table = Table("A command of a pod, through files", "ms", rows, ["The line is `true`, run by `sh -c`."])
     loop = asyncio.new_event_loop()
@@ -42,7 +42,7 @@ def measure(setting: Setting) -> list[Table]:
                 loop.run_until_complete(_measured(table, setting, folder, crowded=crowded))
                 if not crowded:
                     share = _idle(process.pid, 1.0 if setting.quick else IDLE_S)
-                    rows[1].extra["idle, of one core"] = f"{share:.2%} (target ≤ 0.50%)"
+                    rows[1].extra["idle, of one core"] = f"{share:.2%} (≤ 0.50%)"
     except Exception as error:
         for row in rows:
             row.missing = reason_of(error)

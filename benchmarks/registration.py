@@ -12,7 +12,7 @@ from typing import Any
 from benchmarks.peers import registrars
 from benchmarks.setting import Setting, reason_of
 from benchmarks.subjects import FIVE_CALL, five_parameters
-from benchmarks.table import Row, Table, Target
+from benchmarks.table import Reach, Row, Table
 from benchmarks.timing import Sampler, interleave
 from toolcrib import Toolset
 
@@ -26,18 +26,18 @@ _numbers = itertools.count()
 def measure(setting: Setting) -> list[Table]:
     """One table: Toolcrib and the peers."""
     samplers = {LIMIT: _over(_signatures), REGISTER: _over(_register), FIRST_NEED: _first_need}
-    rows = [Row(LIMIT), Row(REGISTER, target=Target(3.5)), Row(FIRST_NEED, target=Target(28))]
+    rows = [Row(LIMIT), Row(REGISTER, reach=Reach(3.5)), Row(FIRST_NEED, reach=Reach(28))]
     if setting.peers:
         for name, register in registrars().items():
             try:
                 register([_new()])
             except Exception as error:
-                rows.append(Row(name, missing=reason_of(error)))
+                rows.append(Row(name, peer=True, missing=reason_of(error)))
                 continue
-            rows.append(Row(name))
+            rows.append(Row(name, peer=True))
             samplers[name] = _over(register)
-    notes = ["Per function. The peers build schema and validator at once, Toolcrib when first needed."]
-    table = Table("Register a function of five annotated parameters", "µs", rows, notes)
+    rows[1].deferred = "the validator is built at the first call"
+    table = Table("Register a function of five annotated parameters", "µs", rows, ["Per function."])
     table.take(interleave(samplers, setting.effort(15), times=3 if setting.quick else 30))
     return [table]
 

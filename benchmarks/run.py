@@ -1,7 +1,7 @@
 """Measure Toolcrib beside its limits and its peers: tables on standard output, progress on standard error.
 
-`make bench` runs this. A missed target is shown in its row and is no failure: machines differ, ratios within
-one run are what counts.
+`make bench` runs this. A missed reach is shown in its row and is no failure: machines differ, ratios within
+one run are what counts. With `--against` the run is compared with a commit, and a slower row is a failure.
 """
 
 from __future__ import annotations
@@ -17,45 +17,47 @@ import tempfile
 import time
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 # The modules beside this one bear everyday names; they are reached as `benchmarks.x` only.
 sys.path[0] = str(ROOT)
 
+from benchmarks.against import BEFORE, MOST, against  # noqa: E402 - the path comes first
 from benchmarks.environment import python_with_peers  # noqa: E402 - the path comes first
 from benchmarks.part import PARTS  # noqa: E402 - the path comes first
-from benchmarks.table import Table  # noqa: E402 - the path comes first
+from benchmarks.table import Table, verdicts  # noqa: E402 - the path comes first
 
-SECONDS = 300
-"""Limit of one part."""
-QUICK_SECONDS = 60
+STALLED_S = 600
+"""A part that finishes no table in this time hangs, on the slowest machine too."""
 
 
 def main() -> int:
-    """Run the parts one after the other; gives 0 however the targets fare, 1 when a part did not end well."""
+    """Run the parts one after the other. Return 1 when one did not end well, or is slower than a commit."""
     options = _options()
     signal.signal(signal.SIGTERM, _stop)
     signal.signal(signal.SIGINT, _stop)
-    python = None if options.no_peers else python_with_peers(_say)
-    head = _head(peers=python is not None, wanted=not options.no_peers)
-    print("\n".join(head), flush=True)
-    results: dict[str, Any] = {"about": head, "parts": {}}
-    failed = 0
+    if options.against:
+        return against(options.against, options.only, measured, quick=options.quick)
+    python = None if options.no_peers else python_with_peers(say)
+    about = _about(peers=python is not None, wanted=not options.no_peers)
+    print(f"## Measured\n\n{about}", flush=True)
+    parts, failures, began = {}, {}, time.monotonic()
     for name in options.only:
-        _say(f"{name} …")
-        tables = _part(name, python, quick=options.quick)
-        if isinstance(tables, str):
-            failed += 1
-            results["parts"][name] = {"failure": tables}
-            print(f"\n### {name}\n\nNot measured: {tables}", flush=True)
-            continue
-        results["parts"][name] = {"tables": tables}
-        for data in tables:
-            print(f"\n{Table.of(data).markdown()}".rstrip(), flush=True)
-    if options.json:
-        options.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    return 1 if failed else 0
+        say(f"{name} … ({time.monotonic() - began:.0f} s)")
+        tables, failure = measured(name, python, quick=options.quick)
+        parts[name] = [table.json() for table in tables]
+        for table in tables:
+            print(f"\n{table.markdown()}".rstrip(), flush=True)
+        if failure:
+            failures[name] = failure
+            print(f"\n### {name}\n\nNot measured to its end: {failure}", flush=True)
+        if options.json:
+            data = {"about": about, "failures": failures, "parts": parts}
+            options.json.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    say(f"{time.monotonic() - began:.0f} s in all")
+    print("\n### What each row should reach\n")
+    print("\n".join(verdicts([Table.of(one) for part in parts.values() for one in part])))
+    return 1 if failures else 0
 
 
 def _options() -> argparse.Namespace:
@@ -67,7 +69,14 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--no-peers", action="store_true", help="only Toolcrib and the limits, in this environment"
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write every sample to FILE as well")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to FILE as well")
+    parser.add_argument(
+        "--against",
+        nargs="?",
+        const=BEFORE,
+        metavar="COMMIT",
+        help=f"compare with the source of COMMIT (that before on main) and fail above {MOST:g} ×",
+    )
     return parser.parse_args()
 
 
@@ -79,16 +88,24 @@ def _names(text: str) -> list[str]:
     return names
 
 
-def _part(name: str, python: Path | None, *, quick: bool) -> list[dict[str, Any]] | str:
-    """The tables of one part as data, or why there are none; nothing it started outlives it."""
+def measured(
+    name: str, python: Path | None, *, quick: bool, source: Path | None = None
+) -> tuple[list[Table], str | None]:
+    """Return the tables of one part, and why not all; nothing it started outlives it.
+
+    `source` is the folder of the package to be measured, if not this one.
+    """
     with tempfile.TemporaryDirectory(prefix="toolcrib-bench-") as folder:
-        output = Path(folder, "tables.json")
+        output = Path(folder, "tables.jsonl")
         work = Path(folder, "work")
         work.mkdir()
+        output.touch()
         command = [str(python or sys.executable), "-m", "benchmarks.part", name, str(output), str(work)]
         command += ["--quick"] * quick + ["--peers"] * (python is not None)
         environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
         environment["TOOLCRIB_DATA"] = str(Path(folder, "data"))
+        if source is not None:
+            environment["PYTHONPATH"] = str(source)
         process = subprocess.Popen(
             command,
             cwd=ROOT,
@@ -97,17 +114,25 @@ def _part(name: str, python: Path | None, *, quick: bool) -> list[dict[str, Any]
             stdout=sys.stderr,
             start_new_session=True,
         )
-        limit = QUICK_SECONDS if quick else SECONDS
         try:
-            status = process.wait(limit)
-        except subprocess.TimeoutExpired:
-            return f"it took longer than {limit} s"
+            failure = _failure(process, output)
         finally:
             _end(process)
-        if status != 0 or not output.exists():
-            return f"it ended with status {status}; standard error says why"
-        tables: list[dict[str, Any]] = json.loads(output.read_text(encoding="utf-8"))
-        return tables
+        lines = output.read_text(encoding="utf-8").splitlines()
+        return [Table.of(json.loads(one)) for one in lines], failure
+
+
+def _failure(process: subprocess.Popen[bytes], output: Path) -> str | None:
+    """Wait for the end of a part as long as it goes on, and return why it did not end well."""
+    while True:
+        before = output.stat().st_size
+        try:
+            status = process.wait(STALLED_S)
+        except subprocess.TimeoutExpired:
+            if output.stat().st_size == before:
+                return f"it finished no table in {STALLED_S} s"
+        else:
+            return f"it ended with status {status}; standard error says why" if status else None
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -123,18 +148,19 @@ def _stop(number: int, _frame: FrameType | None) -> None:
     raise SystemExit(128 + number)
 
 
-def _head(*, peers: bool, wanted: bool) -> list[str]:
-    """When and where this was measured."""
+def _about(*, peers: bool, wanted: bool) -> str:
+    """Return when and where this was measured."""
     load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
-    when = time.strftime("%Y-%m-%d")
     system = f"{platform.system()} {platform.release()}"
     python = f"{platform.python_implementation()} {platform.python_version()}"
     machine = f"{os.cpu_count()} × {_processor()}"
-    head = ["## Measured", "", f"{when}, {machine}, {system}, {python}, load before: {load}."]
+    text = f"{time.strftime('%Y-%m-%d')}, {machine}, {system}, {python}, load before: {load}."
+    if os.getloadavg()[0] > (os.cpu_count() or 1) / 2:
+        text += " **The machine was busy**, so a row that was measured while others ran may be far off."
     if not peers:
         why = "the environment for them could not be made" if wanted else "they were not asked for"
-        head += ["", f"Without the peers: {why}."]
-    return head
+        text += f" Without the peers: {why}."
+    return text
 
 
 def _processor() -> str:
@@ -146,7 +172,7 @@ def _processor() -> str:
     return names[0] if names else platform.machine()
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
     print(f"bench: {text}", file=sys.stderr, flush=True)
 
 

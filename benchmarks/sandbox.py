@@ -6,7 +6,8 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import quantiles
 from typing import Any
@@ -19,7 +20,7 @@ from benchmarks.memory import memory
 from benchmarks.ordinary_user import as_ordinary_user
 from benchmarks.reading import reading
 from benchmarks.setting import Missing, Setting, reason_of
-from benchmarks.table import Row, Table, Target
+from benchmarks.table import OVER, PEER, WALL, Reach, Row, Table
 from benchmarks.timing import Sampler, interleave
 from toolcrib.sandbox.child.warm import PRELOADED
 from toolcrib.sandbox.host.enforcement import groups
@@ -30,33 +31,78 @@ LOADED = (sys.executable, "-I", "-c", f"import {', '.join(PRELOADED)}\n{MODULE}p
 BARE = "bare process"
 BUBBLEWRAP = "bubblewrap, bare process"
 SPARE = "a spare ready"
-OF_BUBBLEWRAP = 1.6
-"""Times bubblewrap that a cold command should take at most."""
+CALL = "Project.call"
 TAIL = 6.0
 """Milliseconds that 95 of 100 calls with a spare should take at most."""
 
 Cases = Mapping[str, Callable[[], Sampler]]
+Reaches = Mapping[str, Reach | Sequence[Reach]]
 
 
-def measure(setting: Setting) -> list[Table]:
-    """Commands, Python functions, first calls, files, connections, registered functions, memory."""
+def measure(setting: Setting) -> Iterator[Table]:
+    """Yield commands, Python functions, callers at once, first calls, files, connections, memory."""
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     function = _tool(setting.folder / "python", "counting", {"n": 1})
     in_venv = _lazily(lambda: _tool_of_venv(setting.folder / "of-venv"))
-    return [
-        _command(setting, loop, _tool(setting.folder / "command", "spawning", {})),
-        _python(setting, loop, function, in_venv),
-        _first(setting, loop, function, in_venv),
-        reading(setting),
-        connections(setting, loop),
-        isolation(setting, loop),
-        memory(loop, confined(TRUE), in_venv),
-    ]
+    command = _tool(setting.folder / "command", "spawning", {})
+    yield _command(setting, loop, command)
+    yield _python(setting, loop, function, in_venv)
+    flat = Reach(1, f"{CALL}, 1 at once")
+    yield _callers(setting, loop, TRUE, command, {4: flat, 8: Reach(0.83, f"{BUBBLEWRAP}, 8 at once")})
+    yield _callers(
+        setting, loop, PYTHON, function, {1: Reach(0.2), 4: flat, 8: Reach(0.33, f"{BARE}, 8 at once")}
+    )
+    yield _first(setting, loop, function, in_venv)
+    yield reading(setting, loop)
+    yield connections(setting, loop)
+    yield isolation(setting, loop)
+    yield memory(loop, confined(TRUE), in_venv)
+
+
+def _callers(
+    setting: Setting,
+    loop: asyncio.AbstractEventLoop,
+    command: tuple[str, ...],
+    tool: Run,
+    reaches: Mapping[int, Reach],
+) -> Table:
+    """Call back to back, by one, four and eight callers, each of which calls again once it has its answer."""
+    samplers, rows, processor = dict[str, Sampler](), list[Row](), dict[str, list[float]]()
+    runs = {BARE: _bare(command), BUBBLEWRAP: _lazily(lambda: _bubblewrap(command)), CALL: tool}
+    if command is not TRUE:
+        del runs[BUBBLEWRAP]  # An interpreter needs other grants in it.
+    for callers in (1, 4, 8):
+        for kind, run in runs.items():
+            name = f"{kind}, {callers} at once"
+            rows.append(Row(name, reaches.get(callers, ()) if kind == CALL else (), kind == BUBBLEWRAP))
+            samplers[name] = _at_once(loop, run, callers, processor.setdefault(name, []))
+    note = "Per call, back to back, spares as they come; the server's processor time by `time.process_time`."
+    what = "Commands" if command is TRUE else "Python functions, confined,"
+    table = Table(f"{what} back to back and side by side", "ms", rows, [note])
+    table.take(interleave(samplers, setting.effort(5), times=16 if setting.quick else 64))
+    for row in rows:
+        if row.name.startswith(CALL) and row.seconds:
+            row.extra["the server's processor time, ms"] = f"{min(processor[row.name]) * 1e3:.2f} (≤ 2)"
+    return table
+
+
+def _at_once(loop: asyncio.AbstractEventLoop, run: Run, callers: int, processor: list[float]) -> Sampler:
+    async def many(times: int) -> float:
+        async def caller() -> None:
+            for _ in range(max(1, times // callers)):
+                await run()
+
+        began, before = time.perf_counter(), time.process_time()
+        await asyncio.gather(*(caller() for _ in range(callers)))
+        processor.append((time.process_time() - before) / times)
+        return time.perf_counter() - began
+
+    return lambda times: loop.run_until_complete(many(times))
 
 
 def _command(setting: Setting, loop: asyncio.AbstractEventLoop, tool: Run) -> Table:
-    """Who is who: root without control groups is what the targets speak of."""
+    """Measure /bin/true; what should be reached is for root without control groups."""
     ours = confined(TRUE)
     mine = "toolcrib.sandbox.run, cold" + (", without control groups" if groups()[0] is not None else "")
     cases: dict[str, Callable[[], Sampler]] = {
@@ -69,14 +115,14 @@ def _command(setting: Setting, loop: asyncio.AbstractEventLoop, tool: Run) -> Ta
         "the same, with a list of hosts": lambda: warm(loop, confined(TRUE, **way_out(1))),
         "Project, tool of kind command, a spare ready": lambda: warm(loop, tool),
     }
-    targets = {mine: Target(10, "over"), "toolcrib.sandbox.run, a spare ready": Target(5, "over")}
-    table = _table(setting, "Run /bin/true", cases, targets, rounds=25, times=4)
+    reaches: Reaches = {
+        mine: [Reach(10, OVER), Reach(1.6, PEER)],
+        "toolcrib.sandbox.run, a spare ready": Reach(5, OVER),
+    }
+    table = _table(setting, "Run /bin/true", cases, reaches, rounds=25, times=4)
     who = "root" if os.geteuid() == 0 else "an ordinary user"
     table.notes.append(f"Run by {who} unless the row says otherwise; output read through pipes.")
-    row, peer = next(row for row in table.rows if row.name == mine), table.rows[1]
-    times = table.times(row, peer)
-    told_ratio = "not measured" if times is None else f"{times:.2f} (target ≤ {OF_BUBBLEWRAP})"
-    row.extra["× bubblewrap"] = told_ratio
+    table.rows[1].peer = True
     return table
 
 
@@ -91,10 +137,10 @@ def _python(setting: Setting, loop: asyncio.AbstractEventLoop, tool: Run, in_ven
         f"{name}, a spare ready": lambda: warm(loop, tool),
         f"{name}, a spare ready, in a virtual environment": lambda: warm(loop, in_venv),
     }
-    # What a virtual environment runs at start (`site`) belongs to the call, so its rows have no target.
+    # What a virtual environment runs at start (`site`) belongs to the call, so its rows should reach nothing.
     bare = (f"{name}, cold", f"{name}, a spare ready")
-    targets = {case: Target(3 if SPARE in case else 15, "wall") for case in bare}
-    table = _table(setting, "Run a Python function confined", cases, targets, rounds=60, times=1)
+    reaches: Reaches = {case: Reach(3 if SPARE in case else 15, WALL) for case in bare}
+    table = _table(setting, "Run a Python function confined", cases, reaches, rounds=60, times=1)
     table.notes.append(
         "Each process runs what the interpreter's own `.pth` files say, as any start of it does. "
         "The virtual environment has none."
@@ -102,7 +148,7 @@ def _python(setting: Setting, loop: asyncio.AbstractEventLoop, tool: Run, in_ven
     for row in table.rows:
         if len(row.seconds) > 1:
             tail = quantiles(row.seconds, n=20)[-1] * 1e3
-            row.extra["p95 ms"] = f"{tail:.1f}" + (f" (target ≤ {TAIL:g})" if row.name == bare[1] else "")
+            row.extra["p95 ms"] = f"{tail:.1f}" + (f" (≤ {TAIL:g})" if row.name == bare[1] else "")
     return table
 
 
@@ -113,17 +159,24 @@ def _first(setting: Setting, loop: asyncio.AbstractEventLoop, tool: Run, in_venv
         "a tool of kind python": lambda: first(loop, tool),
         "a tool of kind python in a virtual environment": lambda: first(loop, in_venv),
     }
-    targets = {"a tool of kind python in a virtual environment": Target(200, "wall")}
-    table = _table(setting, "The first confined call of a process", cases, targets, rounds=15, times=1)
+    reaches: Reaches = {"a tool of kind python in a virtual environment": Reach(200, WALL)}
+    table = _table(setting, "The first confined call of a process", cases, reaches, rounds=15, times=1)
     table.notes.append("The launcher is started for it.")
     return table
 
 
 def _table(
-    setting: Setting, title: str, cases: Cases, targets: Mapping[str, Target], *, rounds: int, times: int
+    setting: Setting,
+    title: str,
+    cases: Cases,
+    reaches: Reaches,
+    *,
+    rounds: int,
+    times: int,
 ) -> Table:
     """Measure the cases; one that cannot be made or fails once loses its row only."""
-    rows = {name: Row(name, target=targets.get(name)) for name in cases}
+    ready = "the sandbox was made before"
+    rows = {name: Row(name, reaches.get(name, ()), deferred=ready if SPARE in name else "") for name in cases}
     samplers = {}
     for name, make in cases.items():
         try:
@@ -132,7 +185,7 @@ def _table(
         except Exception as error:
             rows[name].missing = reason_of(error)
             samplers.pop(name, None)
-    table = Table(title, "ms", list(rows.values()), tells_gap=True)
+    table = Table(title, "ms", list(rows.values()))
     table.take(interleave(samplers, setting.effort(rounds), times=1 if setting.quick else times))
     return table
 
@@ -182,7 +235,7 @@ def _tool_of_venv(root: Path) -> Run:
 
 
 def _lazily(make: Callable[[], Run]) -> Run:
-    """What is made when it is first run, so that a failure costs its own rows only."""
+    """Return what is made when it is first run, so that a failure costs its own rows only."""
     made: list[Run] = []
 
     async def run() -> None:

@@ -17,7 +17,7 @@ class Missing(Exception):
 
 @dataclass(frozen=True)
 class Setting:
-    """How thoroughly to measure, what, and where files may be made."""
+    """The thoroughness of a run, its subjects, and the folder in which files may be made."""
 
     quick: bool
     peers: bool

@@ -34,15 +34,6 @@ def echo() -> None:
         out.flush()
 
 
-def file() -> None:
-    """Our server of this file: a project, which records each call."""
-    from toolcrib import Toolset
-
-    tools = Toolset()
-    tools.register(add)
-    tools.run()
-
-
 def toolcrib() -> None:
     """Our server over a toolset in memory, without a record."""
     from toolcrib import Toolset
@@ -61,7 +52,15 @@ def sdk() -> None:
     server.run("stdio")
 
 
-SERVERS = {"echo": echo, "toolcrib": toolcrib, "file": file, "sdk": sdk}
+def fastmcp() -> None:
+    """FastMCP's server."""
+    logging.disable(logging.CRITICAL)
+    server = find("fastmcp", "FastMCP")("bench")
+    server.tool(add)
+    server.run("stdio", show_banner=False)
+
+
+SERVERS = {"echo": echo, "toolcrib": toolcrib, "sdk": sdk, "fastmcp": fastmcp}
 
 if __name__ == "__main__":
     SERVERS[sys.argv[1]]()

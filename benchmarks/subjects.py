@@ -26,7 +26,7 @@ async def noop() -> int:
 
 
 class Assignee(BaseModel):
-    """Who shall do it."""
+    """The person who does it."""
 
     name: str = Field(description="Full name")
     email: str | None = Field(default=None, description="Email address")

@@ -13,12 +13,15 @@ Sampler = Callable[[int], float]
 """Does its operation so many times and gives the seconds that took."""
 
 _FIRST = 8
+_LEAST = 3
+_BUDGET_S = 10.0
+"""After this time a table has no further round, if it has had three: a slow machine has fewer."""
 _MOST = 1_000_000
 
 
 @dataclass(frozen=True)
 class Effort:
-    """How long to measure."""
+    """The time that a table may take."""
 
     rounds: int
     seconds: float
@@ -27,7 +30,7 @@ class Effort:
 
 @dataclass
 class Samples:
-    """What came of one row: seconds per operation, one figure a round; or why there are none."""
+    """Seconds per operation of one row, one figure a round; or the reason that there are none."""
 
     seconds: list[float]
     failure: str | None = None
@@ -78,7 +81,10 @@ def interleave(
     gc.collect()
     gc.freeze()
     try:
-        for _ in range(effort.rounds):
+        began = time.perf_counter()
+        for number in range(effort.rounds):
+            if number >= _LEAST and time.perf_counter() - began > _BUDGET_S:
+                break
             for name, count in list(counts.items()):
                 try:
                     found[name].seconds.append(samplers[name](count) / count)
@@ -96,7 +102,7 @@ def _warm(sampler: Sampler, times: int) -> int:
 
 
 def _count(sampler: Sampler, seconds: float) -> int:
-    """How many operations fill one sample. The first ones import and compile what the others use."""
+    """Return how many operations fill one sample. The first ones import and compile what the others use."""
     sampler(_FIRST)
     times = 1
     while True:

@@ -25,7 +25,7 @@ from mcp import StdioServerParameters
 from mcp.client import Client
 from mcp.client.stdio import stdio_client
 
-from toolcrib.guard import verify
+from toolcrib.guard.audit.check import verify
 
 HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parent

@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 from toolcrib import Project
-from toolcrib.guard import verify
+from toolcrib.guard.audit.check import verify
 
 MANIFEST = """\
 name: count_lines

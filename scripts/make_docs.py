@@ -22,6 +22,9 @@ from typing import Any
 
 import click
 
+sys.path.insert(1, str(Path(__file__).resolve().parent.parent))  # A script sees its own folder only.
+
+from benchmarks.table import Table, headlines, verdicts
 from toolcrib import errors
 from toolcrib.cli.examples import examples_of
 from toolcrib.cli.group import COMMANDS, toolcrib
@@ -32,6 +35,8 @@ from toolcrib.serve.http import Route, errors_of
 from toolcrib.serve.rest import ROUTES, openapi
 
 ROOT = Path(__file__).resolve().parent.parent
+MEASURED = ROOT / "benchmarks" / "results.json"
+"""One run of `benchmarks/run.py --json`."""
 SOURCE = ROOT / "src" / "toolcrib"
 PART = re.compile(r"(<!-- made by scripts/make_docs\.py: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -285,7 +290,7 @@ def record_table(record: type) -> Iterator[str]:
     (node,) = ast.parse(textwrap.dedent(inspect.getsource(record))).body
     assert isinstance(node, ast.ClassDef)
     for field, doc in pairwise([*node.body, ast.Pass()]):
-        if not isinstance(field, ast.AnnAssign):
+        if not isinstance(field, ast.AnnAssign) or ast.unparse(field.target) == "_":
             continue
         documented = isinstance(doc, ast.Expr) and isinstance(doc.value, ast.Constant)
         meaning = " ".join(str(doc.value.value).split()) if documented else ""  # type: ignore[attr-defined]
@@ -395,6 +400,26 @@ def rest_type(rule: dict[str, Any]) -> str:
     return str(rule.get("type", "any value")).replace("object", "JSON object")
 
 
+def measured() -> tuple[str, list[Any]]:
+    """Return when and where the benchmarks were run, and their tables."""
+    run = json.loads(MEASURED.read_text(encoding="utf-8"))
+    return run["about"], [Table.of(table) for tables in run["parts"].values() for table in tables]
+
+
+def performance() -> Iterator[str]:
+    """Yield what each row should reach, and all tables of the run."""
+    about, tables = measured()
+    yield from (about, "", "## What should be reached", "", *verdicts(tables), "", "## All rows")
+    for table in tables:
+        yield from ("", *table.markdown().rstrip().splitlines())
+
+
+def performance_lines() -> Iterator[str]:
+    """Yield five rows of the run: four of the usual ways in, and the one furthest from its reach."""
+    about, tables = measured()
+    yield from (*headlines(tables, HEADLINES), "", f"Measured {about}")
+
+
 OWN_SECTION = re.findall(r"make_docs\.py: native_exec_(\w+)", (ROOT / "docs" / "manifest.md").read_text())
 """The kinds that the page of manifests describes in words of its own."""
 NATIVE: dict[str, tuple[str, ...]] = {
@@ -409,6 +434,13 @@ NATIVE: dict[str, tuple[str, ...]] = {
     "examples": ("examples",),
 }
 """The tables of a manifest's fields, by name."""
+HEADLINES = (
+    "Toolset.call",
+    "toolcrib serve app.py --stdio, 2025-11-25",
+    "toolcrib serve --http",
+    "Project, tool of kind python, a spare ready",
+)
+"""Rows of the benchmarks that the README shows, besides the worst one."""
 PARTS: dict[str, Callable[[], Iterator[str]]] = {
     "commands": command_reference,
     "errors": error_table,
@@ -419,6 +451,8 @@ PARTS: dict[str, Callable[[], Iterator[str]]] = {
     "other_kinds": other_kinds,
     "dialect": partial(record_table, Dialect),
     "settings": settings_table,
+    "performance": performance,
+    "performance_lines": performance_lines,
     "rest_routes": rest_table,
     "rest": rest_reference,
     **{f"native_{name}": partial(native_fields, *roots) for name, roots in NATIVE.items()},

@@ -1,4 +1,4 @@
-"""What the site adds to docs/: a page of the examples, CONTRIBUTING.md, links, tables that scroll."""
+"""Additions of the site to docs/: a page of the examples, CONTRIBUTING.md, links, tables that scroll."""
 
 from __future__ import annotations
 

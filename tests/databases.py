@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from tests.patience import wait_for
-from toolcrib.state import Database, PostgresDatabase, PostgresServer, SqliteDatabase, Transaction
+from toolcrib.state import Database, SqliteDatabase, Transaction
+from toolcrib.state.drivers.postgres import PostgresDatabase, PostgresServer
 
 Address = Path | str
 """A folder, or the address of a Postgres server."""

@@ -29,7 +29,8 @@ from toolcrib.runs import (
 )
 from toolcrib.runs.ending import Ending, context_of, ending_of
 from toolcrib.spec import Retry
-from toolcrib.state import PROJECT, Database, PostgresDatabase
+from toolcrib.state import PROJECT, Database
+from toolcrib.state.drivers.postgres import PostgresDatabase
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.databases import Address, open_database
-from toolcrib.guard import Approvals, Ask
+from toolcrib.guard import Ask
+from toolcrib.guard.approvals.approvals import Approvals
 from toolcrib.state import PROJECT, VAULT_GRANTS, Database, SqliteDatabase
 
 START = 1_800_000_000.0

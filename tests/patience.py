@@ -6,10 +6,13 @@ import os
 import time
 from collections.abc import Callable
 
+_MOST = 8.0
+"""How many times a limit grows: what never comes must not keep a whole run of the tests waiting."""
+
 
 def patient(seconds: float) -> float:
     """Return a limit in seconds: longer, if the machine has more to do now than it has processors."""
-    return seconds * max(1.0, 2 * os.getloadavg()[0] / (os.cpu_count() or 1))
+    return seconds * min(max(1.0, 2 * os.getloadavg()[0] / (os.cpu_count() or 1)), _MOST)
 
 
 def wait_for(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, field, replace
 from typing import Any
 
 from toolcrib.builtin.settings import BuiltinSettings
@@ -23,6 +23,7 @@ from toolcrib.spec import (
     Source,
     Tool,
 )
+from toolcrib.spec.record import record
 from toolcrib.state.installation import install_hint
 
 BUILTIN_BUNDLE = "builtin"
@@ -45,10 +46,11 @@ def boolean(description: str, *, default: bool) -> dict[str, Any]:
     return {"type": "boolean", "default": default, "description": description}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Builtin:
     """One built-in tool."""
 
+    _: KW_ONLY
     name: str
     description: str
     properties: Mapping[str, Any]

@@ -16,7 +16,8 @@ from toolcrib.spec import CallContext, Caller, Tool
 
 if TYPE_CHECKING:
     from toolcrib.sandbox import Roots
-    from toolcrib.state import Artifacts, Database
+    from toolcrib.state import Database
+    from toolcrib.state.artifacts import Artifacts
 
 T = TypeVar("T")
 

@@ -99,7 +99,7 @@ class History:
 
     def of_tool(self, bundle_id: str, slug: str) -> list[RecordedChange]:
         """Return the latest changes of all versions of a tool, the newest first."""
-        from toolcrib.guard import AuditQuery, AuditReader
+        from toolcrib.guard.audit.search import AuditQuery, AuditReader
 
         lines = AuditReader(log_of(self._data)[0]).newest(AuditQuery(tool=slug, text=bundle_id), MOST_LINES)
         return [
@@ -130,7 +130,7 @@ class History:
 
     def _of(self, bundle_id: str) -> Iterator[Mapping[str, Any]]:
         """Yield the fields of the changes of a bundle and its tools, the newest first."""
-        from toolcrib.guard import AuditQuery, AuditReader
+        from toolcrib.guard.audit.search import AuditQuery, AuditReader
 
         with suppress(OSError):
             lines = AuditReader(log_of(self._data)[0]).newest(AuditQuery(text=bundle_id), _MOST_LOOKED_AT)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sys
-import termios
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -16,7 +14,6 @@ import click
 from toolcrib.cli.caller import given_token
 from toolcrib.cli.output import print_note
 from toolcrib.errors import ApprovalRequired, InvalidToken, ToolcribError
-from toolcrib.manifest.touches import may_touch
 from toolcrib.spec import Call, Tool
 from toolcrib.state import Decision, load_user_settings, user_name, user_settings_file
 
@@ -114,6 +111,8 @@ def page(text: str, *, wait: bool) -> None:
 
     Raises ApprovalRequired if the person does not look at all of it.
     """
+    import shutil
+
     columns, rows = shutil.get_terminal_size()
     # A page fits on the screen: nobody has read what scrolls away at once.
     size = max(20, columns - 1) * max(5, rows - 2)
@@ -209,6 +208,8 @@ def _reason(project: Project, call: Call) -> str | None:
 def _print_call(tool: Tool, call: Call, reason: str) -> None:
     print_note(f"{tool.name} needs your approval: {reason}")
     print_note(f"  arguments: {json.dumps(call.arguments, ensure_ascii=False)}")
+    from toolcrib.manifest.touches import may_touch
+
     for line in may_touch(tool):
         print_note(f"  may touch: {line}")
 
@@ -241,4 +242,6 @@ def at_terminal() -> bool:
 
 def _flush() -> None:
     """Drop the keys pressed so far: they do not answer a question that was not on the screen."""
+    import termios
+
     termios.tcflush(sys.stdin, termios.TCIFLUSH)

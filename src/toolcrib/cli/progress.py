@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 import threading
 import time
@@ -36,6 +35,8 @@ def waiting(doing: str, *, elsewhere: str = "") -> Iterator[Callable[[str], None
             if elsewhere:
                 print_note(elsewhere)
             return
+        import shutil
+
         while True:
             text = f"{doing} {time.monotonic() - started:.1f} s {more[0]}"
             click.echo(f"\r\x1b[K{text[: shutil.get_terminal_size().columns - 1]}", err=True, nl=False)

@@ -10,7 +10,7 @@ import random
 from time import perf_counter
 
 from toolcrib.core.context import Context
-from toolcrib.core.deadline import DeadlineExceeded, run_with_deadline
+from toolcrib.core.deadline import DeadlineExceeded, begin
 from toolcrib.core.decision import AttemptDecision, Cancel, Discard, Fail, RetryAfter, SnoozeFor
 from toolcrib.core.failures import own_exception, to_error
 from toolcrib.errors import (
@@ -23,8 +23,7 @@ from toolcrib.errors import (
     ToolFailed,
     ToolSnooze,
 )
-from toolcrib.manifest import kind_of
-from toolcrib.spec import Call, Outcome, Retry
+from toolcrib.spec import Call, Outcome, Retry, Tool
 from toolcrib.spec.record import record
 
 _MAX_SNOOZES = 100
@@ -56,7 +55,9 @@ async def run_attempt(call: Call, ctx: Context, safe_retry: Retry) -> Outcome | 
     ctx.started = ctx.reported = perf_counter()
     idle_left = None if bound.idle_ms is None else ctx.idle_left
     try:
-        outcome = await run_with_deadline(bound.executor.run(call, ctx), ctx.seconds_left, idle_left)
+        at_once, outcome = begin(bound.executor.run(call, ctx), ctx.seconds_left, idle_left)
+        if not at_once:
+            outcome = await outcome
         return outcome if outcome.__class__ is Outcome else Outcome(outcome)
     except DeadlineExceeded:
         error: Exception = ctx.timed_out()
@@ -64,7 +65,7 @@ async def run_attempt(call: Call, ctx: Context, safe_retry: Retry) -> Outcome | 
         error = own_exception(raised)
     retry = bound.retry
     # `retries_timeouts` is True if the tool has a retry rule of its own, and that rule comes first.
-    if ctx.run_id is not None and not bound.retries_timeouts and kind_of(bound.tool).of_program:
+    if ctx.run_id is not None and not bound.retries_timeouts and _is_of_program(bound.tool):
         retry = safe_retry
     policy = AttemptPolicy(retry, bound.retries_timeouts, safe_retry.max_attempts, ctx.limit_ms / 1000)
     return decide(error, policy, ctx.attempt, random.random())  # noqa: S311 - not for secrecy
@@ -94,6 +95,12 @@ def decide(error: Exception, policy: AttemptPolicy, attempt: int, chance: float)
     return RetryAfter(min(delay, ToolSnooze.MAX_DELAY_S), to_error(error))
 
 
+def _is_of_program(tool: Tool) -> bool:
+    from toolcrib.manifest import kind_of
+
+    return kind_of(tool).of_program
+
+
 def check_snooze(ctx: Context, snooze: SnoozeFor) -> None:
     """Refuse a snooze for which a call in memory cannot wait.
 
@@ -103,7 +110,7 @@ def check_snooze(ctx: Context, snooze: SnoozeFor) -> None:
     if ctx.snoozes >= _MAX_SNOOZES:
         message = f"{ctx.tool} asked more than {_MAX_SNOOZES} times to be tried later, last: {snooze.reason}"
         raise ToolFailed(message, retryable=True)
-    if kind_of(ctx.bound.tool).of_program:
+    if _is_of_program(ctx.bound.tool):
         return
     # Without this, 100 snoozes of a day each would keep the caller waiting for three months.
     ctx.used_s += perf_counter() - ctx.started + snooze.seconds

@@ -13,13 +13,10 @@ from typing import Any, Literal, TypedDict
 
 from toolcrib.errors import DefinitionError, Violation
 from toolcrib.executors.function.executor import function_executor
-from toolcrib.manifest import kind_of, reread
-from toolcrib.manifest.kinds import shown_secret
 from toolcrib.schema import ArgumentCheck, FunctionShape, SchemaCheck
 from toolcrib.spec import Annotations, ApprovalRule, Executor, Limits, McpForms, Output, Retry, Tool
 from toolcrib.spec.naming import nearest
 from toolcrib.spec.tools.kinds import FunctionExec
-from toolcrib.template import Values
 
 
 def plan_of(tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -27,6 +24,10 @@ def plan_of(tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
 
     Only URLs are encoded, and values in shell lines quoted.
     """
+    from toolcrib.manifest import kind_of, reread
+    from toolcrib.manifest.kinds import shown_secret
+    from toolcrib.template import Values
+
     plan: dict[str, Any] = {"tool": tool.name, "kind": tool.kind, "arguments": arguments}
     document, kind = reread(tool), kind_of(tool)
     if document is None and not kind.templated:
@@ -67,6 +68,8 @@ class Bound:
     """Bytes of the text that a model sees of an output; None for the usual limit."""
     limits: Limits
     """All limits that the tool states itself."""
+    is_rated: bool
+    """True if some of them limit how often it is called."""
     retry: Retry
     retries_timeouts: bool
     """True if an attempt that timed out is repeated as well."""
@@ -82,6 +85,7 @@ class Bound:
 
     def _limit(self, limits: Limits, timeout_ms: int, source: str, *own: int | None) -> None:
         self.limits, self.idle_ms, self.text_limit = limits, limits.idle_ms, limits.output_bytes
+        self.is_rated = limits.are_rates
         self.timeout_ms, self.timeout_source = timeout_ms, source
         for limit in (limits.timeout_ms, *own):
             if limit is not None and limit < self.timeout_ms:
@@ -119,12 +123,17 @@ class Bound:
         return ArgumentCheck(self.tool.input_schema, lenient=self.lenient)
 
     @cached_property
-    def _output_check(self) -> SchemaCheck:
-        return SchemaCheck(self.output.schema or {})
+    def _output_check(self) -> SchemaCheck | None:
+        return None if self.output.schema is None else SchemaCheck(self.output.schema)
+
+    @cached_property
+    def accepts(self) -> Callable[[Any], bool] | None:
+        """Returns True for an output that matches the tool's output schema; None if the tool has none."""
+        return None if self._output_check is None else self._output_check.is_valid
 
     def output_violations(self, value: Any) -> list[Violation]:
         """Return every place where an output does not match the tool's output schema."""
-        if self.output.schema is None or self._output_check.is_valid(value):
+        if self._output_check is None or self._output_check.is_valid(value):
             return []
         return self._output_check.violations(value)
 

@@ -6,13 +6,13 @@ the functions beside it, which read the call that runs in this task or thread.
 
 from __future__ import annotations
 
+import os
 import re
-import secrets
 import sys
 import time
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -35,60 +35,60 @@ _DIGITS = 6
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
-@dataclass(eq=False, slots=True, repr=False)
 class Context(Call):
     """A call on its way. The path fills it in, and the tool reads it."""
 
-    bound: Bound = field(init=False)
+    # Attributes of the class, not fields: most calls change few of them, and setting each takes time.
+    bound: Bound
     """The tool that is called; set as soon as its name is resolved."""
-    received: float = field(default=0.0, init=False)
+    received: float = 0.0
     """Time of arrival, in `time.perf_counter` seconds."""
-    started: float = field(default=0.0, init=False)
+    started: float = 0.0
     """Beginning of this attempt, in `time.perf_counter` seconds; 0 before the call is approved."""
-    reported: float = field(default=0.0, init=False)
+    reported: float = 0.0
     """Beginning of this attempt, or its last report since, in the same seconds."""
-    attempt: int = field(default=1, init=False)
+    attempt: int = 1
     """1 for the first try."""
-    snoozes: int = field(default=0, init=False)
+    snoozes: int = 0
     """Number of times that the tool asked to be tried later."""
-    used_s: float = field(default=0.0, init=False)
+    used_s: float = 0.0
     """Seconds of the limit that earlier attempts and snoozes have used up, if they count."""
-    secrets: Mapping[str, str] = field(default_factory=dict, init=False)
+    secrets: Mapping[str, str] = _EMPTY
     """The declared secrets that are set, by name; nothing else."""
-    redactor: Redactor | None = field(default=None, init=False)
+    redactor: Redactor | None = None
     """Masks every known secret, and what a middleware hides, in what the call reports; None if that is
     nothing."""
-    decision: Decision | None = field(default=None, init=False)
+    decision: Decision | None = None
     """The decision of the policy, if it is the same for all arguments."""
-    permit: Permit | None = field(default=None, init=False)
+    permit: Permit | None = None
     """The approval that the call runs by."""
-    digest: ToolDigest | None = field(default=None, init=False)
+    digest: ToolDigest | None = None
     """The digest of the tool that all decisions about the call are for; None if none of them needs it."""
-    code: Callable[[], Pinned] | None = field(default=None, init=False)
+    code: Callable[[], Pinned] | None = None
     """Returns the code that was approved, to be mounted: called at the moment of execution. Raises
     ConflictError if the tool is another one by then."""
-    start_line: tuple[int, str, str] | None = field(default=None, init=False)
+    start_line: tuple[int, str, str] | None = None
     """The number of the line in the audit log that the call has started, and what it says of the call and of
     its ids."""
-    bus: EventBus | None = field(default=None, init=False)
+    bus: EventBus | None = None
     """The receiver of the events of the call while it runs."""
-    chunks: Chunks | None = field(default=None, init=False)
+    chunks: Chunks | None = None
     """Masks the chunks of this attempt."""
-    created: tuple[str, ...] = field(default=(), init=False)
+    created: tuple[str, ...] = ()
     """Paths of what the call has created that starts other programs of the user."""
-    replayed: bool = field(default=False, init=False)
+    replayed: bool = False
     """True if the result is that of an earlier call with the same key."""
-    single: bool = field(default=False, init=False)
+    single: bool = False
     """True to make one attempt only: whoever makes the call does what `follows` says."""
-    stored: bool = field(default=False, init=False)
+    stored: bool = False
     """True if the call is in the store: where this run of it is stopped, the call goes on."""
-    may_be_stored: bool = field(default=False, init=False)
+    may_be_stored: bool = False
     """True if the call is to be stored where a person must decide: it returns, in place of waiting."""
-    follows: AttemptDecision | None = field(default=None, init=False)
+    follows: AttemptDecision | None = None
     """The decision on the last attempt, if the call or, with `single`, the attempt has failed."""
-    plain_ends: bool = field(default=False, init=False)
+    plain_ends: bool = False
     """True if `on_event` gets no event that the call has started or ended: whoever makes it sees that."""
-    on_run: Callable[[], None] | None = field(default=None, init=False)
+    on_run: Callable[[], None] | None = None
     """Called once the call has passed all checks, before its first attempt."""
 
     @classmethod
@@ -299,4 +299,4 @@ def current_trace() -> str | None:
 def new_trace() -> str:
     """Return the beginning of a new trace."""
     # 01 is the flag `sampled`: record this trace.
-    return f"00-{secrets.token_hex(16)}-{secrets.token_hex(8)}-01"
+    return f"00-{os.urandom(16).hex()}-{os.urandom(8).hex()}-01"

@@ -64,7 +64,7 @@ def plain_controls() -> Controls:
             with rates.counted(ctx.tool, ctx.bound.limits):
                 return await proceed(ctx)
 
-        return lambda ctx: (counted if ctx.bound.limits.are_rates else proceed)(ctx)
+        return lambda ctx: (counted if ctx.bound.is_rated else proceed)(ctx)
 
     return Controls(require=(_require_approver,), approve=(rated,))
 

@@ -37,13 +37,21 @@ async def run_with_deadline(
     for how long the work may still be silent, and is called again when that time is over. A GeneratorExit
     that the work raises itself becomes a `ToolFailed`: for the caller it would mean that the call is dropped.
     """
+    at_once, result = begin(work, seconds, idle_left)
+    return result if at_once else await result  # type: ignore[no-any-return] # what the work returned
+
+
+def begin(
+    work: Coroutine[Any, Any, T], seconds: Callable[[], float], idle_left: Callable[[], float] | None
+) -> tuple[bool, Any]:
+    """Do the same, but return True and the result if the work never waits, else False and what to await."""
     try:
         awaited = work.send(None)
     except StopIteration as end:
-        return end.value  # type: ignore[no-any-return] # what the work returned
+        return True, end.value
     except GeneratorExit as error:
         raise failed(error) from error
-    return await _continue(work, awaited, seconds(), idle_left)
+    return False, _continue(work, awaited, seconds(), idle_left)
 
 
 async def _continue(

@@ -21,7 +21,6 @@ from toolcrib.core.events import EventBus
 from toolcrib.core.failures import shorten, to_error
 from toolcrib.core.results import check_output, content_blocks, mask_result, normalise, warn_of_created
 from toolcrib.errors import Cancelled, DeniedError, ToolcribError, ToolNotFound
-from toolcrib.manifest import hide_lines
 from toolcrib.middleware import Handler, Middleware
 from toolcrib.spec import Call, CallContext, Clock, Content, Outcome, Result, Retry
 from toolcrib.spec.calls.content import blocks_of, content_of, media_type_of
@@ -168,7 +167,8 @@ class Pipeline:
                 value = {"content": list(blocks)}
             value = normalise(value)
             warnings = outcome.warnings
-            if ctx.bound.output.schema is not None:
+            accepts = ctx.bound.accepts
+            if accepts is not None and not accepts(value):
                 warnings += check_output(ctx.bound, value, self._controls.mask)
         except Exception as error:
             return ctx.failed(to_error(error))
@@ -232,6 +232,8 @@ class Pipeline:
             warn_of_created(result, ctx.created)
         # The error may quote lines of the user's files, which do not go to an agent or over the network.
         if result.error is not None and not ctx.is_own:
+            from toolcrib.manifest import hide_lines
+
             hide_lines(result.error)
         if controls.mask is not None:
             # Masked before it is kept, so that an output on the disk contains no secret either.

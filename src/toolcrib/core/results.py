@@ -8,7 +8,6 @@ from typing import Any
 from toolcrib.core.bound import Bound
 from toolcrib.core.failures import shorten
 from toolcrib.errors import InvalidOutput, ToolFailed, Violation
-from toolcrib.executors.workspace.startup import startup_warning
 from toolcrib.schema import to_json
 from toolcrib.spec import Result
 from toolcrib.spec.calls.content import read_blocks
@@ -66,6 +65,8 @@ def check_output(bound: Bound, value: Any, mask: Mask | None) -> tuple[str, ...]
 
 def warn_of_created(result: Result, paths: Sequence[str]) -> None:
     """Add a warning for each path that the call has created and that starts other programs."""
+    from toolcrib.executors.workspace.startup import startup_warning
+
     warnings = tuple(map(startup_warning, dict.fromkeys(paths)))
     if result.error is None:
         result.warnings += warnings

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from toolcrib.manifest.plugins import on_call
 from toolcrib.spec import Call, Catalog, Executor, Invoke, Retry, Tool
+from toolcrib.spec.record import record
 
 if TYPE_CHECKING:
     from toolcrib.egress import Egress
     from toolcrib.executors.connections import Connections
     from toolcrib.executors.workspace.workspace import Workspace
-
-
-def in_workspace(target: str) -> Callable[[Tool, Host], Executor]:
-    """Return the `Kind.executor` of a class (`module:attribute`) that takes a tool and its workspace."""
-    make = on_call(target)
-    return lambda tool, host: make(tool, host.workspace())
 
 
 def _single_use() -> Connections:
@@ -28,10 +22,11 @@ def _single_use() -> Connections:
     return Connections(keep=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Host:
     """The surroundings of one tool. What is heavy is a function that makes it on first use."""
 
+    _: KW_ONLY
     catalog: Catalog
     """The toolset that has the tool."""
     invoke: Invoke

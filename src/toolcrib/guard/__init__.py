@@ -1,30 +1,20 @@
 """Decisions about calls, and their records: policy, trust, approvals, rates, idempotency, secrets, audit."""
 
-from toolcrib.guard.approvals.approvals import Approvals as Approvals
-from toolcrib.guard.approvals.approvals import may_decide
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from toolcrib.guard.approvals.records import Approval as Approval
 from toolcrib.guard.approvals.records import ApprovalStatus, Grant, GrantScope, canonical, doubts_about
 from toolcrib.guard.approvals.records import Ask as Ask
 from toolcrib.guard.approvals.records import Permit as Permit
 from toolcrib.guard.audit.anchor import ANCHOR
-from toolcrib.guard.audit.check import BrokenChain, Verdict
-from toolcrib.guard.audit.check import verify as verify
 from toolcrib.guard.audit.line import AuditEntry, Head, encode_field, encode_fields
 from toolcrib.guard.audit.line import parse as parse
 from toolcrib.guard.audit.log import MAX_BYTES
 from toolcrib.guard.audit.log import AuditLog as AuditLog
-from toolcrib.guard.audit.search import AuditLine, AuditQuery, AuditReader, open_calls
-from toolcrib.guard.idempotency import RecordedCalls as RecordedCalls
 from toolcrib.guard.policy.ceiling import excess, opened
 from toolcrib.guard.policy.condition import Condition
 from toolcrib.guard.policy.policy import EFFECTS, HINTS, Decision, Effect, Policy, Rule, Rules, require_scope
-from toolcrib.guard.rates import Rates as Rates
-from toolcrib.guard.secrets.command_sources import (
-    CommandSecrets,
-    KeyringSecrets,
-    StartHelper,
-    start_unconfined,
-)
 from toolcrib.guard.secrets.file_sources import EnvFileSecrets, FolderSecrets, UserSecrets
 from toolcrib.guard.secrets.masking import BytesMasker, MaskRules
 from toolcrib.guard.secrets.masking import MaskingFilter as MaskingFilter
@@ -38,9 +28,31 @@ from toolcrib.guard.secrets.sources import (
     look_up,
     resolve,
 )
-from toolcrib.guard.trust.definitions import ServerTrust, differences
 from toolcrib.guard.trust.digest import Digests, ToolDigest, changed_parts
 from toolcrib.guard.trust.ledger import POLICY, SETTINGS, Ledger, Trusted
 from toolcrib.guard.trust.snapshots import Pinned, Snapshots
 from toolcrib.guard.trust.texts import TrustedTexts, shown
 from toolcrib.guard.trust.tokens import Tokens
+
+if TYPE_CHECKING:
+    from toolcrib.guard.approvals.approvals import Approvals as Approvals
+    from toolcrib.guard.audit.check import verify as verify
+    from toolcrib.guard.idempotency import RecordedCalls as RecordedCalls
+    from toolcrib.guard.rates import Rates as Rates
+    from toolcrib.guard.secrets.command_sources import CommandSecrets, KeyringSecrets
+
+_MODULES = {
+    "Approvals": "approvals.approvals",
+    "CommandSecrets": "secrets.command_sources",
+    "KeyringSecrets": "secrets.command_sources",
+    "Rates": "rates",
+    "RecordedCalls": "idempotency",
+    "verify": "audit.check",
+}
+"""Names to their modules, imported on first use: most calls need none of them."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"toolcrib.guard.{_MODULES[name]}"), name)

@@ -42,7 +42,6 @@ from toolcrib.manifest.native.schema import tool_schema as tool_schema
 from toolcrib.manifest.starter import Answers as Answers
 from toolcrib.manifest.starter import Made as Made
 from toolcrib.manifest.starter import Starter as Starter
-from toolcrib.manifest.team import check_team, load_team, read_team
 from toolcrib.manifest.yaml.diagnostics import (
     RULES,
     Diagnostic,

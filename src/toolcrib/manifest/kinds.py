@@ -7,12 +7,12 @@ point group `toolcrib.kinds` of an installed package.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import MISSING, asdict, dataclass, fields
+from dataclasses import KW_ONLY, MISSING, asdict, fields
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from toolcrib.manifest.plugins import Registry
+from toolcrib.manifest.plugins import Registry, on_call
 from toolcrib.manifest.starter import Starter
 from toolcrib.manifest.yaml.diagnostics import Diagnostic
 from toolcrib.manifest.yaml.form import Misfit
@@ -112,10 +112,17 @@ def filled_in(tool: Tool, block: dict[str, Any], values: Values) -> dict[str, An
     return {"would": would}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+def in_workspace(target: str) -> Callable[[Tool, Any], Executor]:
+    """Return the `Kind.executor` of a class (`module:attribute`) that takes a tool and its workspace."""
+    make = on_call(target)
+    return lambda tool, host: make(tool, host.workspace())
+
+
+@record
 class Kind:
     """One execution kind. Its functions import what is heavy inside: reading manifests loads the record."""
 
+    _: KW_ONLY
     name: str
     """The value of `kind`, and the key of the block."""
     config: type[ExecConfig]

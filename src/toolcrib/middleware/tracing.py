@@ -6,10 +6,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from toolcrib.errors import ToolcribError, UnavailableError
-from toolcrib.manifest import kind_of
 from toolcrib.middleware.handler import Handler, Middleware, tool_of
 from toolcrib.spec import Call, CallContext, Outcome
-from toolcrib.state.installation import install_hint
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
@@ -30,6 +28,8 @@ def tracing_middleware(tracer: Tracer | None = None, *, content: bool = False) -
         from opentelemetry import trace
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
     except ImportError:
+        from toolcrib.state.installation import install_hint
+
         raise UnavailableError(
             "tracing needs opentelemetry-api, which is not installed", hint=install_hint("otel")
         ) from None
@@ -68,6 +68,8 @@ def tracing_middleware(tracer: Tracer | None = None, *, content: bool = False) -
 
 
 def _attributes(call: Call, ctx: CallContext, mcp: bool) -> dict[str, Any]:
+    from toolcrib.manifest.kinds import kind_of
+
     tool = tool_of(ctx)
     found = {
         "gen_ai.operation.name": "execute_tool",

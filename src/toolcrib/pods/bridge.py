@@ -25,7 +25,8 @@ from toolcrib.pods.ipc import GRACE_S, REJECTED
 from toolcrib.pods.protocol import MESSAGES, OutboundMessage
 from toolcrib.pods.spool import Refused, Spool
 from toolcrib.spec.identifier import derived_id
-from toolcrib.state import ChannelMessages, Database, Message, Outbox
+from toolcrib.state import Database, Message, Outbox
+from toolcrib.state.outgoing.messages import ChannelMessages
 
 _FILES = 100
 """Messages that are put into the outbox together."""
@@ -58,6 +59,8 @@ class Bridge:
         self._metadata = {"agentRunID": run, "instanceName": instance} if run else {}
         self.name = run or socket.gethostname()
         """The same after a restart, and another one for each pod."""
+        self.complete: Callable[[dict[str, Any]], dict[str, Any]] = lambda data: data
+        """Adds to the data of a message what the database must not have."""
 
     async def run(self, *others: Callable[[Bus], Awaitable[None]]) -> None:
         """Pass messages on until cancelled: those of the outbox, and of a folder of files if there is one.
@@ -144,7 +147,9 @@ class Bridge:
         return message
 
     async def _publish(self, bus: Bus, message: Message) -> None:
-        await bus.publish(SEND, orjson.loads(message.body)["metadata"]["messageID"], message.body)
+        body = orjson.loads(message.body)
+        body["data"] = await asyncio.to_thread(self.complete, body["data"])
+        await bus.publish(SEND, body["metadata"]["messageID"], orjson.dumps(body))
 
     async def _record_states(self, bus: Bus) -> None:
         name = hashlib.sha256(self.name.encode()).hexdigest()[:16]

@@ -20,8 +20,8 @@ from msgspec import Struct
 
 from toolcrib.errors import ConfigError, InvalidToken, UnavailableError
 from toolcrib.spec.moment import written
-from toolcrib.state import TOPIC
 from toolcrib.state.installation import install_hint
+from toolcrib.state.outgoing.messages import TOPIC
 
 if TYPE_CHECKING:
     from nats.aio.client import Client

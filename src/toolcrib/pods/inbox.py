@@ -1,4 +1,4 @@
-"""What people write on channels: each message begins a run of an agent, and its answer goes back."""
+"""Messages of people on channels: each begins a run of an agent, and its answer goes back."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from toolcrib.pods.bus import RECEIVED, Bus
 from toolcrib.pods.channels.channel import Inbound
 from toolcrib.project import Project
 from toolcrib.spec.identifier import derived_id
-from toolcrib.state import ChannelMessages, DatabaseWatch, Transaction
+from toolcrib.state import DatabaseWatch, Transaction
+from toolcrib.state.outgoing.messages import ChannelMessages
 
 _DUE = (
     "SELECT runs.id, runs.answer, runs.error, channel_inbound.channel, channel_inbound.chat_id,"

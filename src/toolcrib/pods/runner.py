@@ -111,7 +111,7 @@ class Folders:
     skills: str = "/skills"
     tmp: str = "/tmp"  # noqa: S108 - that of the container
     state: str = "/state"
-    """Where the run is kept. No other container needs it."""
+    """The database of the run. No other container needs it."""
 
     @property
     def roots(self) -> tuple[RootFolder, ...]:

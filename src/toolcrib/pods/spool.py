@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from toolcrib.errors import InvalidInput, StateUnavailable
-from toolcrib.project.catalog.watch import GONE, OVERFLOW, SELF, Inotify
+from toolcrib.state.inotify import GONE, OVERFLOW, SELF, Inotify
 
 _log = logging.getLogger("toolcrib.pods")
 

@@ -13,14 +13,13 @@ from typing import Any
 from toolcrib.core.context import Context
 from toolcrib.errors import AuditUnavailable, InvalidInput, ToolNotFound
 from toolcrib.executors.function.threads import run_in_thread
-from toolcrib.guard import AuditQuery, AuditReader
+from toolcrib.guard.audit.search import AuditQuery, AuditReader
 from toolcrib.manifest import dump
 from toolcrib.project.authoring.creation import ToolDraft, draft, publish
 from toolcrib.project.project import Project
 from toolcrib.spec import Annotations, Caller, Catalog, McpForms, Outcome, Retry, Tool
 
 _MOST = 500
-_NAME_WORDS = 2
 _ONCE = Retry(max_attempts=1)
 _ACTS = Annotations()
 _LOOKS = Annotations(read_only=True)
@@ -255,17 +254,13 @@ class McpCatalog:
     async def _search(self, ctx: Context, query: str, limit: int = 5) -> list[dict[str, Any]]:
         from toolcrib.search import words_of
 
-        words = words_of(query)
-        if not words:
+        if not words_of(query):
             return []
-        named: list[str] = []
         wish = self._project.wish(ctx.caller, ctx.identity)
-        fitting = self._project.bundles.suggest(query, wish, limit=limit)
-        # One or two words may be a part of a name; what a question means is all that counts.
-        if len(words) <= _NAME_WORDS or len(fitting) < limit:
-            named = [hit.name for hit in self._project.bundles.search(query, wish, limit=limit).tools]
-        order = [*named, *fitting] if len(words) <= _NAME_WORDS else [*fitting, *named]
-        names = list(dict.fromkeys(order))[:limit]
+        names = [hit.name for hit in self._project.bundles.search(query, wish, limit=limit).tools]
+        if len(names) < limit:  # Only so many tools have every word; then those that are about the same.
+            names += self._project.bundles.suggest(query, wish, limit=limit)
+        names = list(dict.fromkeys(names))[:limit]
         return [
             {"name": tool.name, "description": tool.description, "input_schema": tool.input_schema}
             for tool in map(self._project.offered, map(self._project.get, names))

@@ -7,19 +7,18 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequen
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from toolcrib.core.bound import Bound
 from toolcrib.core.events import stream_events
 from toolcrib.core.toolset import Toolset, run_sync
 from toolcrib.errors import StateUnavailable
-from toolcrib.guard import SETTINGS, EnvironmentSecrets, Ledger, RecordedCalls, Trusted
+from toolcrib.guard import SETTINGS, EnvironmentSecrets, Ledger, Trusted
 from toolcrib.manifest import Diagnostic
 from toolcrib.project.catalog.catalog import ProjectCatalog
 from toolcrib.project.catalog.lists import ListParts
 from toolcrib.project.catalog.registry import CatalogChange
 from toolcrib.project.config.settings import Config, is_trusted, load_config
-from toolcrib.project.control.approvals import ApprovalService, Elicitation
 from toolcrib.project.control.steps import ProjectSteps
 from toolcrib.project.control.store import DecisionStore
 from toolcrib.project.durable.durable import DurableParts
@@ -32,6 +31,11 @@ from toolcrib.project.tools.middleware import named_middleware
 from toolcrib.spec import Call, Caller, CallEvent, CallEvents, Result, SecretSource, Tool
 from toolcrib.state import Vault, require_database
 from toolcrib.state.shared import shared_property
+
+if TYPE_CHECKING:
+    from toolcrib.guard.idempotency import RecordedCalls
+    from toolcrib.project.control.approvals import ApprovalService, Elicitation
+    from toolcrib.project.control.chats import ChatApprovals
 
 Accept = Literal["trusted", "all"]
 
@@ -244,9 +248,18 @@ class Project(ListParts, DurableParts):
     @shared_property
     def approval_service(self) -> ApprovalService:
         """The calls that wait for approval, for a person to decide on."""
+        from toolcrib.project.control.approvals import ApprovalService
+
         store, complete = self._steps.store, self._program is not None or not self.place.file
         parts = store.approvals, self.get, self.trust, self.audit, self.redact, self.config
         return ApprovalService(*parts, store.wake_decided, complete=complete)
+
+    @shared_property
+    def chat_approvals(self) -> ChatApprovals:
+        """The calls that wait for approval, for people to decide on in their chats."""
+        from toolcrib.project.control.chats import ChatApprovals
+
+        return ChatApprovals(self.approval_service, self.config, self.vault.key)
 
     @property
     def recorded(self) -> RecordedCalls:
@@ -275,7 +288,11 @@ class Project(ListParts, DurableParts):
     @property
     def elicitation(self) -> Elicitation | None:
         """Asks the users of calling clients for approval; None unless the settings allow that."""
-        return Elicitation(self.approval_service) if "elicitation" in self.config.approval_channels else None
+        if "elicitation" not in self.config.approval_channels:
+            return None
+        from toolcrib.project.control.approvals import Elicitation
+
+        return Elicitation(self.approval_service)
 
     def parts_of(self, tool: Tool) -> list[Tool]:
         """Return every tool that a call of this one may lead to."""

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from toolcrib.errors import ToolcribError
-from toolcrib.guard import EFFECTS, AuditEntry, AuditReader, Policy, Rule
+from toolcrib.guard import EFFECTS, AuditEntry, Policy, Rule
+from toolcrib.guard.audit.search import AuditReader
 from toolcrib.project.config.settings import config_of
 from toolcrib.project.project import Project
 from toolcrib.spec import Tool

@@ -1,7 +1,7 @@
 """Calls that outlive their process: stored before they run, recorded once, taken over from dead workers."""
 
 from toolcrib.runs.calls import ClaimedCall, DurableCalls
-from toolcrib.runs.dispatch import Dispatcher, EmbeddedDispatcher, entry_of
+from toolcrib.runs.dispatch import Delivery, Dispatcher, EmbeddedDispatcher, entry_of
 from toolcrib.runs.dispatch_postgres import PgQueuerDispatcher, dispatcher_for
 from toolcrib.runs.history import CallAttempt, CallChange, CallState, DurableCall
 from toolcrib.runs.known_tools import KnownTools

@@ -10,18 +10,17 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Unpack
+from typing import Any, Literal, NamedTuple, TypedDict, Unpack
 
 from toolcrib.core.decision import AttemptDecision, Cancel, Discard, RetryAfter, SnoozeFor
 from toolcrib.errors import ApprovalRequired, ConflictError, IdempotencyConflict, InvalidInput, ToolFailed
-from toolcrib.runs.dispatch import Dispatcher, EmbeddedDispatcher, entry_of
+from toolcrib.runs.dispatch import Delivery, Dispatcher, EmbeddedDispatcher, entry_of
 from toolcrib.runs.filters import Change, Filters, batches, changeable, conditions
 from toolcrib.runs.history import ENDED, CallState, DurableCall, StoredCalls, states_of
 from toolcrib.runs.leases import IS_LOST, lost_rows
-from toolcrib.runs.questions import add_answers, add_questions, open_questions
+from toolcrib.runs.questions import Waits, add_answers, add_questions, open_questions
 from toolcrib.spec.identifier import new_id
 from toolcrib.state import LEASE_S, Database, DatabaseWatch, Transaction, ask, this_process
 
@@ -98,6 +97,28 @@ _NOTE = (
 )
 
 
+class Submission(TypedDict, total=False):
+    """How a call is stored."""
+
+    caller: str
+    idempotency_key: str | None
+    repeatable: bool
+    """It may run again after its worker has died."""
+    priority: int
+    """Higher ones are taken first."""
+    delay_s: float
+    context: Mapping[str, Any]
+    """What else the call needs, as JSON."""
+    session_id: str | None
+    run_id: str | None
+    id: str | None
+    """A UUID version 7 that it has already."""
+    approval: str | None
+    """What it waits for."""
+    deliver: bool
+    """False if it is for whoever takes it in the same transaction."""
+
+
 class ClaimedCall(NamedTuple):
     """A call that a worker has taken."""
 
@@ -115,20 +136,6 @@ class ClaimedCall(NamedTuple):
     run_id: str | None
     begun: bool = True
     """False until `DurableCalls.begin`: nothing is lost with its worker but time."""
-
-
-@dataclass(frozen=True, slots=True)
-class Waits:
-    """The end of an attempt that cannot continue: one of these must come first."""
-
-    approval: str | None = None
-    """A decision about this approval."""
-    room: str | None = None
-    """Decisions on other calls of this asker."""
-    requests: Mapping[str, Any] = field(default_factory=dict)
-    """The answers of the client to these requests, by name."""
-    state: str | None = None
-    """The tool's state, which it gets again with the answers."""
 
 
 class DurableCalls(StoredCalls):
@@ -164,65 +171,43 @@ class DurableCalls(StoredCalls):
         tool: str,
         arguments: Mapping[str, Any],
         *,
-        caller: str = "local",
-        idempotency_key: str | None = None,
-        repeatable: bool = False,
-        priority: int = 0,
-        delay_s: float = 0.0,
-        context: Mapping[str, Any] | None = None,
-        session_id: str | None = None,
-        run_id: str | None = None,
         transaction: Transaction | None = None,
-        id: str | None = None,
-        approval: str | None = None,
-        deliver: bool = True,
+        **more: Unpack[Submission],
     ) -> str:
         """Store a call and return its id. With the key of an earlier call of this caller, return that one's.
 
-        `repeatable`: it may run again after its worker has died. Higher priorities are taken first. With
-        `transaction`, one of the same database, the call exists only if that is committed. `context` is what
-        else the call needs, as JSON; `id` a UUID version 7 that it has already; `approval` what it waits for.
-        Without `deliver` it is for whoever takes it in the same transaction.
+        With `transaction`, one of the same database, the call exists only if that is committed.
         Raises `IdempotencyConflict` if the key was used for another call.
         """
-        if idempotency_key == "":
-            raise InvalidInput("an idempotency key must not be empty")
-        row = {
-            "tool": tool,
-            "arguments": json.dumps(arguments, sort_keys=True).encode(),
-            "caller": caller,
-            "idempotency_key": idempotency_key,
-            "repeatable": int(repeatable),
-            "priority": priority,
-            "context": json.dumps(context or {}),
-            "session_id": session_id,
-            "run_id": run_id,
-            "id": id,
-            "state": "ready" if approval is None else "waiting",
-            "approval": approval,
-            **dict.fromkeys(("epoch", "attempts", "snoozes", "rescues"), 0),
-        }
         if transaction is not None:
-            return self._submit(transaction, row, delay_s, deliver)
+            return self.submit_all(transaction, [{"tool": tool, "arguments": arguments, **more}])[0]
         # On Postgres writes of one scope take turns. Calls with the same key must, all others need not.
-        scope = idempotency_key or f"{os.getpid()} {threading.get_ident()}"
-        with self._database.write(f"call {caller} {scope}") as tx:
-            return self._submit(tx, row, delay_s, deliver)
+        scope = more.get("idempotency_key") or f"{os.getpid()} {threading.get_ident()}"
+        with self._database.write(f"call {more.get('caller')} {scope}") as tx:
+            return self.submit(tool, arguments, transaction=tx, **more)
 
-    def _submit(self, tx: Transaction, row: Mapping[str, Any], delay_s: float, deliver: bool) -> str:
-        now = tx.now()
-        id = row["id"] or new_id(now)
-        whole = {**row, "id": id, "ready_at": now + max(0.0, delay_s), "submitted_at": now}
-        if row["idempotency_key"] is None and row["id"] is None:
-            tx.add("calls", whole)
-        elif not tx.insert("calls", whole):
-            return _known(tx, row)
-        self._note(tx, id, now, "submitted", "")
-        if row["approval"] is not None:
-            tx.later(_WAKES, row["approval"])
-        elif deliver:
-            self._send(tx, id, row["tool"], row["priority"], delay_s)
-        return str(id)
+    def submit_all(self, tx: Transaction, calls: Iterable[Mapping[str, Any]]) -> list[str]:
+        """Store calls in a transaction and return their ids; each has the arguments of `submit`."""
+        now, ids = tx.now(), list[str]()
+        plain, events, ready = list[dict[str, Any]](), list[dict[str, Any]](), list[Delivery]()
+        for call in calls:
+            row = _row(now, **call)
+            id = row["id"]
+            if row["idempotency_key"] is None and call.get("id") is None:
+                plain.append(row)
+            elif not tx.insert("calls", row):
+                ids.append(_known(tx, row))
+                continue
+            ids.append(id)
+            events.append({"call_id": id, "number": 1, "at": now, "kind": "submitted", "detail": ""})
+            if row["approval"] is not None:
+                tx.later(_WAKES, row["approval"])
+            elif call.get("deliver", True):
+                ready.append(Delivery(entry_of(row["tool"]), id, row["ready_at"] - now, row["priority"]))
+        tx.add("calls", *plain)
+        tx.add("call_events", *events)
+        self.dispatcher.send(tx, *ready)
+        return ids
 
     def adopt(self, worker: str, **call: Any) -> ClaimedCall:
         """Store a call that this process runs already, and take it; arguments are those of `submit`."""
@@ -541,7 +526,7 @@ class DurableCalls(StoredCalls):
         self._note(tx, id, now, *ending)
 
     def _send(self, tx: Transaction, id: str, tool: str, priority: int, delay_s: float) -> None:
-        self.dispatcher.send(tx, entry_of(tool), id, delay_s=delay_s, priority=priority)
+        self.dispatcher.send(tx, Delivery(entry_of(tool), id, delay_s, priority))
 
     def _report_end(self, tx: Transaction, id: str, state: CallState) -> None:
         """Call the listeners of the ends of calls, which continue runs."""
@@ -559,6 +544,30 @@ class DurableCalls(StoredCalls):
 
 
 _NOBODY = json.dumps(ApprovalRequired("nobody approved the call in time").as_dict())
+
+
+def _row(now: float, tool: str, arguments: Mapping[str, Any], **more: Unpack[Submission]) -> dict[str, Any]:
+    """Return the row of a new call."""
+    key, approval = more.get("idempotency_key"), more.get("approval")
+    if key == "":
+        raise InvalidInput("an idempotency key must not be empty")
+    return {
+        "id": more.get("id") or new_id(now),
+        "tool": tool,
+        "arguments": json.dumps(arguments, sort_keys=True).encode(),
+        "caller": more.get("caller", "local"),
+        "idempotency_key": key,
+        "repeatable": int(more.get("repeatable", False)),
+        "priority": more.get("priority", 0),
+        "context": json.dumps(more.get("context", {})),
+        "session_id": more.get("session_id"),
+        "run_id": more.get("run_id"),
+        "state": "ready" if approval is None else "waiting",
+        "approval": approval,
+        "ready_at": now + max(0.0, more.get("delay_s", 0.0)),
+        "submitted_at": now,
+        **dict.fromkeys(("epoch", "attempts", "snoozes", "rescues"), 0),
+    }
 
 
 def _known(tx: Transaction, row: Mapping[str, Any]) -> str:

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from toolcrib.errors import StateUnavailable
 from toolcrib.runs.serving import Handlers, Serving, Take, Work, note_lost, whole
 from toolcrib.state import Database, Transaction
 
-_LOOK_S = 0.2
-"""Seconds until a message of another process is noticed."""
-_UNSERVED_S = 1.0
-"""Seconds until the next look while there are messages that nobody here serves: the tools may change."""
+_LOOK_S = 1.0
+"""Seconds until the next look when no notice comes: one may be lost, and the tools here may change."""
 _RETRY_S = 0.5
 """Seconds until the next try after a failure of the database."""
+
+
+_SENT_BEFORE = (
+    "ON CONFLICT (entry, key) DO UPDATE SET priority = excluded.priority,"
+    " due = CASE WHEN deliveries.due > excluded.due THEN deliveries.due ELSE excluded.due END,"
+    " ready_at = CASE WHEN deliveries.ready_at < excluded.ready_at THEN deliveries.ready_at"
+    " ELSE excluded.ready_at END"
+)
 
 
 def entry_of(tool: str) -> str:
@@ -31,6 +36,15 @@ def run_entry(provider: str) -> str:
     return f"run:{provider}"
 
 
+class Delivery(NamedTuple):
+    """A key to deliver to a server of an entry."""
+
+    entry: str
+    key: str
+    delay_s: float = 0.0
+    priority: int = 0
+
+
 class Dispatcher(Protocol):
     """Delivers keys of ready rows to whoever serves their entry: at least once.
 
@@ -38,8 +52,8 @@ class Dispatcher(Protocol):
     worker dies is sent again by whoever notices (`DurableCalls.rescue`).
     """
 
-    def send(self, tx: Transaction, entry: str, key: str, *, delay_s: float = 0.0, priority: int = 0) -> None:
-        """Have `key` delivered to a server of `entry`, if this transaction is committed.
+    def send(self, tx: Transaction, *deliveries: Delivery) -> None:
+        """Have keys delivered, each once in a call of this, if this transaction is committed.
 
         Where this process serves the entry and has room, the row is taken at once, in this transaction.
         Sending again before it was delivered changes nothing or delivers twice.
@@ -50,6 +64,9 @@ class Dispatcher(Protocol):
 
         `ready` selects `entry`, `key`, `priority` and `ready_at` of the rows that should have one.
         """
+
+    def prepare(self) -> None:
+        """Do what takes time before anything can be served. Called in a thread."""
 
     async def serve(
         self, handlers: Mapping[str, Take], *, stop: asyncio.Event, concurrency: int = 100
@@ -70,29 +87,30 @@ class EmbeddedDispatcher:
         self._database = database
         self._serving: list[Serving] = []
 
-    def send(self, tx: Transaction, entry: str, key: str, *, delay_s: float = 0.0, priority: int = 0) -> None:
-        """Have `key` delivered to a server of `entry`; sent again, it comes at the earlier time."""
-        if delay_s <= 0 and any(serving.take(tx, entry, key) for serving in self._serving):
-            return
+    def send(self, tx: Transaction, *deliveries: Delivery) -> None:
+        """Have keys delivered; one that is sent again comes at the earlier time."""
         now = tx.now()
-        tx.later(
-            "INSERT INTO deliveries (entry, key, priority, ready_at, due) VALUES (?, ?, ?, ?, ?)"
-            " ON CONFLICT (entry, key) DO UPDATE SET priority = excluded.priority,"
-            " due = CASE WHEN deliveries.due > excluded.due THEN deliveries.due ELSE excluded.due END,"
-            " ready_at = CASE WHEN deliveries.ready_at < excluded.ready_at THEN deliveries.ready_at"
-            " ELSE excluded.ready_at END",
-            entry,
-            key,
-            priority,
-            now + max(0.0, delay_s),
-            int(delay_s <= 0),
-        )
-        tx.notify()
-        tx.after_commit.append(self._wake)
+        rows = [
+            {
+                "entry": one.entry,
+                "key": one.key,
+                "priority": one.priority,
+                "ready_at": now + max(0.0, one.delay_s),
+                "due": int(one.delay_s <= 0),
+            }
+            for one in not_taken(self._serving, tx, deliveries)
+        ]
+        if rows:
+            tx.add("deliveries", *rows, conflict=_SENT_BEFORE)
+            tx.notify()
+            tx.after_commit.append(self._wake)
 
     def resend(self, ready: str) -> int:  # noqa: ARG002 - nothing can be lost
         """Return 0: a message is as durable as the row that it is about."""
         return 0
+
+    def prepare(self) -> None:
+        """Do nothing: the first look opens the database."""
 
     def take(
         self, handlers: Mapping[str, Take], limit: int = 1, stop: asyncio.Event | None = None
@@ -123,17 +141,20 @@ class EmbeddedDispatcher:
         self._serving.append(serving)
         stopping = asyncio.create_task(_then(stop, serving.woken))
         try:
-            while not stop.is_set():
-                # Both before the look: nobody sleeps through what is sent or written during it.
-                serving.woken.clear()
-                seen = self._version()
-                taken, pause = await whole(self._begin(serving))
-                if serving.room <= 0:
-                    # Else the end of a work that was taken where it was sent, during the look, wakes nobody.
-                    serving.keeps_up = False
-                    await serving.woken.wait()
-                elif not taken:
-                    await self._sleep(serving.woken, seen, pause)
+            with self._database.listening(serving.wake):
+                while not stop.is_set():
+                    serving.woken.clear()  # Before the look: nobody sleeps through what is sent during it.
+                    pause: float | None = None
+                    if serving.room > 0:
+                        taken, pause = await whole(self._begin(serving))
+                        if taken:
+                            continue
+                    else:
+                        # Else the end of a work that was taken where it was sent wakes nobody.
+                        serving.keeps_up = False
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(pause):
+                            await serving.woken.wait()
             await serving.end()
         finally:
             self._serving.remove(serving)
@@ -153,29 +174,10 @@ class EmbeddedDispatcher:
         """Take what is ready; return also the seconds until there may be more."""
         try:
             works = self.take(serving.handlers, room, serving.stop)
-            return works, 0.0 if works else self._pause(serving.handlers)
+            return works, 0.0 if works else self._pause()
         except StateUnavailable as error:
             note_lost(self._database, error)
             return [], _RETRY_S
-
-    async def _sleep(self, woken: asyncio.Event, seen: int | None, seconds: float) -> None:
-        """Wait until something is sent or ends, another process wrote after `seen`, or the time is up."""
-        # SQLite wakes no other process, so its version is looked at. In this process the event is enough.
-        end = time.monotonic() + seconds
-        while (left := end - time.monotonic()) > 0:
-            try:
-                async with asyncio.timeout(min(_LOOK_S, left)):
-                    await woken.wait()
-                    return
-            except TimeoutError:
-                if self._version() != seen:
-                    return
-
-    def _version(self) -> int | None:
-        """Return the version of the database; None while it is away."""
-        with suppress(StateUnavailable):
-            return self._database.version
-        return None
 
     def _is_due(self, handlers: Mapping[str, Take], entries: Sequence[str]) -> bool:
         """Look without the right to write, which is one process's at a time."""
@@ -184,15 +186,11 @@ class EmbeddedDispatcher:
                 return True
             return next(self._due(tx, handlers, entries, 1), None) is not None
 
-    def _pause(self, handlers: Mapping[str, Take]) -> float:
-        """Return the seconds until the next message is due, at most a minute."""
-        if not handlers:
-            return 60.0
+    def _pause(self) -> float:
+        """Return the seconds until the next message is due, or until the next look."""
         with self._database.read() as tx:
-            if tx.one("SELECT 1 FROM deliveries WHERE due = 1 LIMIT 1") is not None:
-                return _UNSERVED_S
             row = tx.one("SELECT MIN(ready_at) FROM deliveries WHERE due = 0")
-            return 60.0 if row is None or row[0] is None else min(60.0, max(0.0, row[0] - tx.now()))
+            return _LOOK_S if row is None or row[0] is None else min(_LOOK_S, max(0.0, row[0] - tx.now()))
 
     @staticmethod
     def _due(
@@ -216,6 +214,15 @@ class EmbeddedDispatcher:
     def _wake(self) -> None:
         for serving in list(self._serving):
             serving.wake()
+
+
+def not_taken(
+    serving: Sequence[Serving], tx: Transaction, deliveries: Iterable[Delivery]
+) -> Iterator[Delivery]:
+    """Yield those that nobody of this process takes at once."""
+    for one in deliveries:
+        if one.delay_s > 0 or not any(here.take(tx, one.entry, one.key) for here in serving):
+            yield one
 
 
 async def _then(stop: asyncio.Event, woken: asyncio.Event) -> None:

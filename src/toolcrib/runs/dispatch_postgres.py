@@ -12,19 +12,16 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from datetime import UTC, datetime
 
 from toolcrib.errors import StateUnavailable
-from toolcrib.runs.dispatch import Dispatcher, EmbeddedDispatcher
+from toolcrib.runs.dispatch import Delivery, Dispatcher, EmbeddedDispatcher, not_taken
 from toolcrib.runs.serving import Serving, Take, note_lost
-from toolcrib.state import LEASE_S, POSTGRES_NOW, Database, PostgresDatabase, Transaction
+from toolcrib.state import LEASE_S, POSTGRES_NOW, Database, Transaction
+from toolcrib.state.drivers.postgres import PostgresDatabase
 
 _LEAST, _MOST = -(2**31), 2**31 - 1
 """PgQueuer's priorities."""
-_SEND = (
-    "INSERT INTO pgqueuer (entrypoint, payload, priority, execute_after, status)"
-    " VALUES (?, ?, ?, NOW() + CAST(? AS DOUBLE PRECISION) * INTERVAL '1 second', 'queued')"
-)
-"""The same as PgQueuer's own statement, without its import and its log."""
 # A message counts while it is queued or its worker was heard of; that of a dead worker does not.
 _LIVE = (
     "SELECT 1 FROM pgqueuer WHERE pgqueuer.entrypoint = ready.entry"
@@ -40,8 +37,6 @@ _THERE = "SELECT 1 FROM pg_tables WHERE schemaname = current_schema() AND tablen
 """`to_regclass` could answer from before the lock was waited for."""
 _RETRY_S = 0.5
 _PAUSE_S = 1.0
-_EARLY_S = 0.002
-"""A delay counts from the start of the transaction, a little before the time of the row."""
 _LOG_S = 600.0
 """Seconds between two times that PgQueuer's log is emptied, which nobody reads."""
 
@@ -62,12 +57,23 @@ class PgQueuerDispatcher:
         self._serving: list[Serving] = []
         database.migrate_also(self._install)
 
-    def send(self, tx: Transaction, entry: str, key: str, *, delay_s: float = 0.0, priority: int = 0) -> None:
-        """Have `key` delivered to a server of `entry`; sent twice, it is delivered twice."""
-        if delay_s <= 0 and any(serving.take(tx, entry, key) for serving in self._serving):
-            return
-        delay_s = delay_s + _EARLY_S if delay_s > 0 else 0.0
-        tx.later(_SEND, entry, key.encode(), max(_LEAST, min(_MOST, priority)), delay_s)
+    def send(self, tx: Transaction, *deliveries: Delivery) -> None:
+        """Have keys delivered; one that is sent twice is delivered twice."""
+        now = tx.now()
+        # As PgQueuer's own statement does, without its import and its log.
+        tx.add(
+            "pgqueuer",
+            *(
+                {
+                    "entrypoint": one.entry,
+                    "payload": one.key.encode(),
+                    "priority": max(_LEAST, min(_MOST, one.priority)),
+                    "execute_after": datetime.fromtimestamp(now + max(0.0, one.delay_s), UTC),
+                    "status": "queued",
+                }
+                for one in not_taken(self._serving, tx, deliveries)
+            ),
+        )
 
     def resend(self, ready: str) -> int:
         """Send the rows that have no message, and return their number: at most 1,000, at most once a second.
@@ -89,6 +95,10 @@ class PgQueuerDispatcher:
         ended = time.monotonic()
         self._resent[ready] = ended + max(_PAUSE_S, 20 * (ended - began))  # Where many wait, it takes longer.
         return sent
+
+    def prepare(self) -> None:
+        """Import PgQueuer: half a second in which nothing could be served."""
+        import toolcrib.runs.serve_postgres  # noqa: F401 - only for its time
 
     def _install(self) -> None:
         """Make PgQueuer's tables in our schema, unless they are there."""

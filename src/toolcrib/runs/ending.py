@@ -9,8 +9,8 @@ from typing import Any
 from toolcrib.core.context import Context
 from toolcrib.core.decision import AttemptDecision, Cancel, Discard, Fail, RetryAfter, SnoozeFor
 from toolcrib.errors import InputRequired, LockDrift, NotTrusted, RateLimited, StateUnavailable, ToolcribError
-from toolcrib.runs.calls import ClaimedCall, DurableCalls, Waits
-from toolcrib.runs.questions import client_of
+from toolcrib.runs.calls import ClaimedCall, DurableCalls
+from toolcrib.runs.questions import Waits, client_of
 from toolcrib.schema import to_json_text
 from toolcrib.spec import Caller, Result
 

@@ -7,11 +7,26 @@ attempt has them.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from toolcrib.spec import CallClient, RoundClient
 
 _Facts = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """The end of an attempt that cannot continue: one of these must come first."""
+
+    approval: str | None = None
+    """A decision about this approval."""
+    room: str | None = None
+    """Decisions on other calls of this asker."""
+    requests: Mapping[str, Any] = field(default_factory=dict)
+    """The answers of the client to these requests, by name."""
+    state: str | None = None
+    """The tool's state, which it gets again with the answers."""
 
 
 def facts_of(client: CallClient | None) -> _Facts | None:

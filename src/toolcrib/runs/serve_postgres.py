@@ -22,10 +22,12 @@ from pgqueuer.queries import Queries
 
 from toolcrib.errors import StateUnavailable
 from toolcrib.runs.serving import Serving, Take, Work
-from toolcrib.state import PostgresDatabase, PostgresServer
+from toolcrib.state.drivers.postgres import PostgresDatabase, PostgresServer
 
 _BATCH = 50
 """Messages that are picked, and rows that are taken, in one transaction."""
+_LOOK_S = 5.0
+"""Seconds until the next look for messages when no notification comes."""
 
 
 def settings(schema: str) -> DBSettings:
@@ -108,7 +110,7 @@ async def serve_once(
             await Queries(link, qbe=QueryBuilderEnvironment(settings(server.schema))).apply_upgrade()
             run = asyncio.create_task(
                 manager.run(
-                    timedelta(seconds=silent_s),
+                    timedelta(seconds=_LOOK_S),
                     batch_size=max(1, min(_BATCH, works.concurrency)),
                     heartbeat_timeout=timedelta(seconds=silent_s),
                     log_aggregation_interval=timedelta(0),

@@ -87,6 +87,7 @@ class Worker:
         `serving` is called after the first beat, so others see the worker. Cancelling this gives
         everything back at once.
         """
+        await asyncio.to_thread(self._calls.dispatcher.prepare)
         # Whole: a beat that is cut off would continue in its thread and register a worker that has ended.
         await whole(self._beat_in_thread())
         if serving is not None:

@@ -121,7 +121,7 @@ class _Search:
             self._classes = [*queries.some(rare), HitClass("some", "several", queries.any(telling))]
             self._total = self._take(queries.any([*rare, *telling]))
             if self._total and meant:
-                self._order(queries.all([queries.any(meant), self._all]))
+                self._order(queries.all([queries.any(meant), queries.unscored(self._all)]))
 
     def _take(self, query: Query | None) -> int:
         """Take this query as that of all hits, hide those that must not be found, and count the others."""

@@ -130,6 +130,10 @@ class Queries:
             return None
         return self._query.boost_query(self._query.term_query(self._schema, field, value, "freq"), weight)
 
+    def unscored(self, query: Query | None) -> Query | None:
+        """Return a query for the same documents that makes none of them better."""
+        return None if query is None else self._query.const_score_query(query, 0.0)
+
     def best(self, queries: Sequence[Query], further: float) -> Query | None:
         """Return a query for documents that match any of these: the best counts, the others for a part."""
         return self._query.disjunction_max_query(queries, further) if queries else None

@@ -68,7 +68,7 @@ async def serve_project(project: Project, token: str | None) -> int:
     With a token the client sees and calls what the token allows. Raises InvalidToken.
     """
     from toolcrib.guard import Tokens
-    from toolcrib.project import mcp_catalog
+    from toolcrib.project.mcp_catalog import mcp_catalog
 
     if sys.stdin.isatty():
         how = f"toolcrib connect HOST{project.place.option}"

@@ -1,13 +1,9 @@
 """Data that outlives a process: a project's database, and the user's own folder outside every project."""
 
-from toolcrib.state.artifacts import Artifact, Artifacts
 from toolcrib.state.clock import ForwardClock
 from toolcrib.state.database import Database, Transaction, ask, take
 from toolcrib.state.drivers.dialect import POSTGRES_NOW
-from toolcrib.state.drivers.joined import join, join_async
-from toolcrib.state.drivers.postgres import PostgresDatabase, PostgresServer
 from toolcrib.state.drivers.sqlite import SqliteDatabase as SqliteDatabase
-from toolcrib.state.outgoing.messages import TOPIC, ChannelMessage, ChannelMessages
 from toolcrib.state.outgoing.outbox import Message as Message
 from toolcrib.state.outgoing.outbox import Outbox as Outbox
 from toolcrib.state.outgoing.outbox import next_number

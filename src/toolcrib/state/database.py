@@ -12,6 +12,8 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar
 
 _T = TypeVar("_T")
+_TOGETHER = 100
+"""Rows that one statement adds."""
 
 
 class Transaction(ABC):
@@ -36,9 +38,13 @@ class Transaction(ABC):
         """Run one statement whose result nobody needs; it may be sent with the next one."""
         self._execute(sql, values)
 
-    def add(self, table: str, values: Mapping[str, Any]) -> None:
-        """Add one row, which has a key of its own, as `later` does."""
-        self.later(_insert(table, values), *values.values())
+    def add(self, table: str, *rows: Mapping[str, Any], conflict: str = "") -> None:
+        """Add rows with the same columns, as `later` does; `conflict` is what to do where a key is taken."""
+        for start in range(0, len(rows), _TOGETHER):
+            some = rows[start : start + _TOGETHER]
+            places = f", ({', '.join('?' * len(some[0]))})" * (len(some) - 1)
+            values = [value for row in some for value in row.values()]
+            self.later(f"{_insert(table, some[0])}{places} {conflict}", *values)
 
     def insert(self, table: str, values: Mapping[str, Any]) -> bool:
         """Add one row; False if there is one with this key. `table` and the columns are names of our own."""
@@ -131,6 +137,12 @@ class Database(Protocol):
     @property
     def version(self) -> int:
         """A number that changes soon after another connection has committed a transaction with `notify`."""
+
+    def listening(self, heard: Callable[[], None]) -> AbstractContextManager[None]:
+        """Call `heard` in any thread soon after another connection has committed a transaction with `notify`.
+
+        Now and then it is called without reason, and a notice may be lost: look slowly by yourself too.
+        """
 
     def holder(self) -> str:
         """Return a name for this process, for `Transaction.is_held`."""

@@ -6,12 +6,10 @@ import json
 import shlex
 import sys
 from collections.abc import Mapping
-from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
-from urllib.request import url2pathname
 
 
 def install_hint(extra: str) -> str:
@@ -21,6 +19,8 @@ def install_hint(extra: str) -> str:
 
 def install_command(extra: str) -> str:
     """Return the command that adds an extra to this installation."""
+    from importlib.metadata import PackageNotFoundError, distribution
+
     try:
         origin = json.loads(distribution("toolcrib").read_text("direct_url.json") or "{}")
     except (PackageNotFoundError, OSError, ValueError):
@@ -51,6 +51,8 @@ def _requirement(extras: set[str], origin: Mapping[str, Any]) -> str:
     """Return the package with these extras, from where it was installed."""
     names, url = ",".join(sorted(extras)), origin.get("url", "")
     if "dir_info" in origin:
+        from urllib.request import url2pathname
+
         place = shlex.quote(f"{url2pathname(urlsplit(url).path)}[{names}]")
         return f"-e {place}" if origin["dir_info"].get("editable") else place
     if url:

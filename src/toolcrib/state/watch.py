@@ -1,10 +1,10 @@
-"""Wait until another process has written something, without a thread and without a poll for each waiter."""
+"""Wait until another process has written something, without a thread and without a look for each waiter."""
 
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from toolcrib.errors import StateUnavailable
@@ -15,17 +15,15 @@ if TYPE_CHECKING:
 
 _V = TypeVar("_V")
 
-_INTERVAL_S = 0.2
-"""Seconds until a write of another process is noticed."""
 _RECHECK_S = 1.0
-"""Seconds between checks when nothing was written: a request may expire, its process may die."""
+"""Seconds between checks when no notice comes: a request may expire, its process may die."""
 
 
 class DatabaseWatch(Generic[_V]):
     """Coroutines of any event loop that wait, each for the result of one key.
 
-    `check` takes the keys waited for and returns the results that exist. In each event loop one task asks
-    the databases for writes by other processes, as long as anybody waits there.
+    `check` takes the keys waited for and returns the results that exist. In each event loop one task listens
+    to the databases for what other processes write, as long as anybody waits there.
     """
 
     def __init__(self, check: Callable[[Sequence[str]], Mapping[str, _V]], *databases: Database) -> None:
@@ -40,10 +38,7 @@ class DatabaseWatch(Generic[_V]):
         with self._lock:
             loops = list(self._loops.values())
         for waiters in loops:
-            try:
-                waiters.loop.call_soon_threadsafe(waiters.written.set)
-            except RuntimeError:  # That loop is closed: nobody waits in it.
-                continue
+            waiters.wake()
 
     async def wait(self, key: str, timeout_s: float | None) -> _V | None:
         """Return the key's result, or None when the time is up. `StateUnavailable` if it cannot be read."""
@@ -70,15 +65,11 @@ class DatabaseWatch(Generic[_V]):
     async def _asked(self, keys: Sequence[str]) -> Mapping[str, _V]:
         return await ask(self._remote or self._databases[0], lambda: self._check(keys))
 
-    def _versions(self) -> tuple[int, ...]:
-        return tuple(database.version for database in self._databases)
-
     def _add(self, loop: asyncio.AbstractEventLoop, key: str, future: asyncio.Future[_V]) -> _LoopWaiters[_V]:
         with self._lock:
             waiters = self._loops.setdefault(loop, _LoopWaiters(loop))
         waiters.futures.setdefault(key, set()).add(future)
         if waiters.task is None:
-            waiters.written.set()  # A write before the task's first check must not be missed.
             waiters.task = loop.create_task(self._serve(waiters))
         return waiters
 
@@ -96,27 +87,22 @@ class DatabaseWatch(Generic[_V]):
     async def _serve(self, waiters: _LoopWaiters[_V]) -> None:
         import asyncio
 
-        seen: tuple[int, ...] = ()
-        checked = float("-inf")
-        while True:
-            try:
-                versions = await ask(self._remote or self._databases[0], self._versions)
-                now = time.monotonic()
-                if waiters.written.is_set() or versions != seen or now - checked >= _RECHECK_S:
-                    waiters.written.clear()
-                    seen, checked = versions, now
+        with ExitStack() as listening:
+            for database in self._databases:
+                listening.enter_context(database.listening(waiters.wake))
+            while True:
+                waiters.written.clear()  # First: what is written during the check is a reason for the next.
+                try:
                     for key, value in (await self._asked(list(waiters.futures))).items():
                         for future in waiters.unfinished(key):
                             future.set_result(value)
-            except Exception as error:  # Else every waiter would wait for ever.
-                if not (isinstance(error, StateUnavailable) and error.retryable):
-                    for future in waiters.unfinished(*waiters.futures):
-                        future.set_exception(error)
-            try:
-                async with asyncio.timeout(_INTERVAL_S):
-                    await waiters.written.wait()
-            except TimeoutError:
-                continue
+                except Exception as error:  # Else every waiter would wait for ever.
+                    if not (isinstance(error, StateUnavailable) and error.retryable):
+                        for future in waiters.unfinished(*waiters.futures):
+                            future.set_exception(error)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_RECHECK_S):
+                        await waiters.written.wait()
 
 
 class _LoopWaiters(Generic[_V]):
@@ -129,6 +115,11 @@ class _LoopWaiters(Generic[_V]):
         self.written = asyncio.Event()
         self.futures: dict[str, set[asyncio.Future[_V]]] = {}
         self.task: asyncio.Task[None] | None = None
+
+    def wake(self) -> None:
+        """Let the task check at once. Callable from any thread."""
+        with suppress(RuntimeError):  # That loop is closed: nobody waits in it.
+            self.loop.call_soon_threadsafe(self.written.set)
 
     def unfinished(self, *keys: str) -> list[asyncio.Future[_V]]:
         """Return those who still wait for one of these keys."""

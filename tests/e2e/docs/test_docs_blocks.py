@@ -26,7 +26,8 @@ from tests.commands import shared_server
 from tests.conftest import need
 from tests.crib import accept
 from toolcrib.errors import ToolcribError
-from toolcrib.manifest import check_tool, load, parse_tool, read_dialect, read_team
+from toolcrib.manifest import check_tool, load, parse_tool, read_dialect
+from toolcrib.manifest.team import read_team
 from toolcrib.pods.operator.resources import InstanceSpec
 from toolcrib.pods.up import read_run
 from toolcrib.project import find, load_config

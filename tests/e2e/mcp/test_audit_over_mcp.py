@@ -19,7 +19,8 @@ from tests.commands import Forked
 from tests.conftest import need
 from tests.crib import Crib, accept
 from tests.integration.sandbox.ground import eventually
-from toolcrib.guard import ANCHOR, verify
+from toolcrib.guard import ANCHOR
+from toolcrib.guard.audit.check import verify
 from toolcrib.state import Vault
 
 SERVER = ["-m", "toolcrib", "serve", "--stdio", "--root"]

@@ -17,7 +17,8 @@ from toolcrib.bundles import BundleBody, Store, ToolBody
 from toolcrib.bundles.archive import export_bundle
 from toolcrib.guard import Ledger, Tokens
 from toolcrib.spec.identifier import new_id
-from toolcrib.state import PROJECT, ChannelMessages, SqliteDatabase, Vault
+from toolcrib.state import PROJECT, SqliteDatabase, Vault
+from toolcrib.state.outgoing.messages import ChannelMessages
 
 pytestmark = pytest.mark.usefixtures("kernel")
 

@@ -10,7 +10,8 @@ from tests.crib import Crib
 from tests.e2e.mcp.test_mcp_http import modern
 from tests.http_server import http_server
 from toolcrib.guard import Tokens
-from toolcrib.state import Artifacts, Vault
+from toolcrib.state import Vault
+from toolcrib.state.artifacts import Artifacts
 
 
 @pytest.mark.usefixtures("kernel")

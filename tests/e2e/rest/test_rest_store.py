@@ -15,12 +15,12 @@ from tests.crib import Crib
 from tests.e2e.rest.store_rows import BUNDLE, HTTP, ROWS, Row
 from tests.http_server import HttpServerProcess, Reply, http_server
 from toolcrib.bundles import Store, ToolBody, log_of
-from toolcrib.guard import AuditQuery, AuditReader, verify
+from toolcrib.guard.audit.check import verify
+from toolcrib.guard.audit.search import AuditQuery, AuditReader
 from toolcrib.spec.identifier import new_id
 
-FIELDS = {"id", "slug", "displayName", "description", "isEnabled", "isBuiltIn", "createdAt", "modifiedAt",
-          "softDeletedAt", "schemaVersion", "availability", "unavailableBecause",
-          "source", "toolCount"}  # fmt: skip
+NAMES = "id slug displayName description isEnabled isBuiltIn createdAt modifiedAt softDeletedAt schemaVersion"
+FIELDS = {*NAMES.split(), "availability", "unavailableBecause", "source", "toolCount"}
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from toolcrib.errors import NotFoundError
 from toolcrib.spec import Call, Caller
 from toolcrib.spec.identifier import new_id
 from toolcrib.spec.views import text_view
-from toolcrib.state import Artifacts
+from toolcrib.state.artifacts import Artifacts
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256))
 AGENT = Caller("agent", frozenset({"invoke"}))

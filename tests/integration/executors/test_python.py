@@ -15,7 +15,7 @@ import pytest
 
 from tests.conftest import need
 from tests.crib import Crib, failed
-from toolcrib.executors.python.executor import is_known
+from toolcrib.executors.python.interpreter import is_known
 from toolcrib.sandbox.files.paths import Paths
 from toolcrib.sandbox.host.enforcement import groups
 

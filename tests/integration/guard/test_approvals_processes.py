@@ -20,7 +20,10 @@ from tests.guarded import approvals, ask, state, vault
 from tests.patience import patient
 from tests.processes import FORKS
 from toolcrib.errors import ApprovalDenied, ConflictError, IdempotencyConflict, RateLimited, StateUnavailable
-from toolcrib.guard import Approval, Approvals, Permit, Rates, RecordedCalls
+from toolcrib.guard import Approval, Permit
+from toolcrib.guard.approvals.approvals import Approvals
+from toolcrib.guard.idempotency import RecordedCalls
+from toolcrib.guard.rates import Rates
 
 WORKERS = 4
 ROUNDS = 50

@@ -15,7 +15,8 @@ from pathlib import Path
 
 from tests.commands import Forked
 from tests.conftest import need
-from toolcrib.guard import AuditLog, parse, verify
+from toolcrib.guard import AuditLog, parse
+from toolcrib.guard.audit.check import verify
 
 WRITER = textwrap.dedent("""
     import sys
@@ -121,7 +122,8 @@ FILL = textwrap.dedent("""
     import os, sys
     from pathlib import Path
     from toolcrib.errors import AuditUnavailable
-    from toolcrib.guard import AuditLog, parse, verify
+    from toolcrib.guard import AuditLog, parse
+    from toolcrib.guard.audit.check import verify
 
     path = Path(sys.argv[1])
     log = AuditLog(path)

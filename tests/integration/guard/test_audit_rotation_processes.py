@@ -11,7 +11,8 @@ import time
 from pathlib import Path
 
 from tests.commands import Forked, complete
-from toolcrib.guard import AuditLog, parse, verify
+from toolcrib.guard import AuditLog, parse
+from toolcrib.guard.audit.check import verify
 from toolcrib.guard.audit.files import rotated_files
 
 # Every call into the kernel that changes something counts; before the one with the given number the process

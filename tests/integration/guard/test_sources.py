@@ -19,16 +19,15 @@ from tests.integration.sandbox.ground import eventually
 from toolcrib.errors import SecretMissing
 from toolcrib.guard import (
     ChainedSecrets,
-    CommandSecrets,
     EnvFileSecrets,
     EnvironmentSecrets,
     FolderSecrets,
-    KeyringSecrets,
     SecretStatus,
     UnreadableError,
     look_up,
 )
 from toolcrib.guard.secrets import command_sources
+from toolcrib.guard.secrets.command_sources import CommandSecrets, KeyringSecrets
 from toolcrib.spec import SecretSource
 from toolcrib.testing import FakeClock
 

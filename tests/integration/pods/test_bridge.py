@@ -24,7 +24,8 @@ from toolcrib.pods.channels.channel import Outbound
 from toolcrib.pods.channels.serving import Settled
 from toolcrib.pods.protocol import MESSAGES, OutboundMessage
 from toolcrib.pods.spool import Spool
-from toolcrib.state import PROJECT, ChannelMessages, SqliteDatabase
+from toolcrib.state import PROJECT, SqliteDatabase
+from toolcrib.state.outgoing.messages import ChannelMessages
 
 
 class Pod:

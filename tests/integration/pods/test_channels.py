@@ -113,7 +113,8 @@ async def test_slack_text_cannot_mention_everybody(egress: Egress) -> None:
     async with served("slack") as running:
         await opened("slack", running.url, egress).send(Outbound("slack", "<!channel> a&b", "C1", "9.1"), "k")
         (body,) = running.said("chat.postMessage")
-        assert body == {"channel": "C1", "text": "&lt;!channel&gt; a&amp;b", "thread_ts": "9.1"}
+        assert (body["channel"], body["text"]) == ("C1", "&lt;!channel&gt; a&amp;b")
+        assert (body["thread_ts"], body["unfurl_links"]) == ("9.1", False)
 
 
 async def test_buttons_are_those_of_the_service(egress: Egress) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import json
 import os
 import subprocess
@@ -13,11 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import kmock
+import kopf
 import pytest
 
 from tests.integration.pods.test_delivery import until
+from tests.kubernetes import Emulator
 from tests.patience import patient
-from toolcrib.pods.operator.pod import RUN_LABEL
+from toolcrib.pods.operator import handlers
+from toolcrib.pods.operator.cluster import Cluster
+from toolcrib.pods.operator.pod import RUN_LABEL, Platform
 
 RUNS, INSTANCES = "sympozium.ai/v1alpha1/agentruns", "sympozium.ai/v1alpha1/sympoziuminstances"
 PODS, POLICIES = "v1/pods", "networking.k8s.io/v1/networkpolicies"
@@ -46,7 +51,7 @@ class World:
 
     def __init__(self, server: Any, folder: Path) -> None:
         self.server = server
-        self._config = folder / "kubeconfig"
+        self.config = folder / "kubeconfig"
         cluster = {"server": str(server.url).rstrip("/")}
         config = {
             "apiVersion": "v1",
@@ -56,14 +61,14 @@ class World:
             "users": [{"name": "test", "user": {"token": "any"}}],
             "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test", "namespace": "ns"}}],
         }
-        self._config.write_text(json.dumps(config))
+        self.config.write_text(json.dumps(config))
         self._log = folder / "operator.log"
 
     @asynccontextmanager
     async def operated(self) -> AsyncIterator[None]:
         program = [str(Path(sys.executable).with_name("kopf")), "run", "--standalone", "-A"]
         words = [*program, "-m", "toolcrib.pods.operator.handlers"]
-        environment = {**os.environ, "KUBECONFIG": str(self._config), "TOOLCRIB_IMAGE": "toolcrib:1"}
+        environment = {**os.environ, "KUBECONFIG": str(self.config), "TOOLCRIB_IMAGE": "toolcrib:1"}
         with self._log.open("ab") as log:
             process = await asyncio.to_thread(
                 subprocess.Popen, words, env=environment, stdout=log, stderr=log
@@ -104,6 +109,10 @@ class World:
         ) as done:
             assert done.status < 300, await done.text()
 
+    async def remove_pod(self, name: str) -> None:
+        async with self.server.clients[0].delete(f"/api/v1/namespaces/ns/pods/{name}") as answer:
+            assert answer.status < 300, await answer.text()
+
     def said(self, name: str, result: str, error: str = "") -> None:
         line = json.dumps({"result": result, "error": error})
         log = f"tool call: my_new_tool\n2026-01-01 result: {line}\n"
@@ -120,7 +129,7 @@ class World:
 
 @pytest.fixture
 async def world(tmp_path: Path) -> AsyncIterator[World]:
-    async with kmock.KubernetesEmulator() as server, kmock.Server(server):
+    async with Emulator() as server, kmock.Server(server):
         for name, kind in KINDS.items():
             info = kmock.ResourceInfo(
                 namespaced=kind not in ("Namespace", "CustomResourceDefinition"), kind=kind
@@ -173,15 +182,22 @@ async def test_a_run_waits_for_its_instance_and_an_operator_that_starts_again_ch
     async with world.operated():
         await until(lambda: world.has(PODS, "early-agent"), "the pod")
         await world.pod_is("early-agent", "Running")
+        await world.put(RUNS, "late", spec=GUIDE)
+        await until(lambda: world.has(PODS, "late-agent"), "the pod")
+        await world.pod_is("late-agent", "Running")
         await world.reaches("early", "Running")
-    # While no operator is there the pod ends.
+        await world.reaches("late", "Running")
+    # While no operator is there one pod ends, and the other is deleted.
+    await world.remove_pod("late-agent")
     world.said("early-agent", "", "the model refused")
     await world.pod_is("early-agent", "Succeeded")
-    made = len(world.server.objects[PODS, "ns", "early-agent"])
+    pod = world.raw(PODS, "early-agent")["metadata"]["uid"]
     async with world.operated():
         status = await world.reaches("early", "Failed")
         assert status["message"] == "the model refused"
-        assert len(world.server.objects[PODS, "ns", "early-agent"]) == made
+        assert world.raw(PODS, "early-agent")["metadata"]["uid"] == pod
+        assert "deleted" in (await world.reaches("late", "Failed"))["message"]
+        assert not world.has(PODS, "late-agent")
 
 
 async def test_a_pod_that_is_deleted_or_too_slow_or_of_somebody_else_ends_its_run(world: World) -> None:
@@ -193,8 +209,10 @@ async def test_a_pod_that_is_deleted_or_too_slow_or_of_somebody_else_ends_its_ru
         status = await world.reaches("taken", "Failed")
         assert "belongs to something else" in status["message"]
         await until(lambda: world.has(PODS, "gone-agent") and world.has(PODS, "slow-agent"), "the pods")
-        async with world.server.clients[0].delete("/api/v1/namespaces/ns/pods/gone-agent"):
-            status = await world.reaches("gone", "Failed")
+        await world.pod_is("gone-agent", "Running")
+        await world.reaches("gone", "Running")
+        await world.remove_pod("gone-agent")
+        status = await world.reaches("gone", "Failed")
         assert "deleted" in status["message"]
         world.said("slow-agent", "")
         await world.pod_is("slow-agent", "Failed", reason="DeadlineExceeded")
@@ -202,3 +220,43 @@ async def test_a_pod_that_is_deleted_or_too_slow_or_of_somebody_else_ends_its_ru
         assert "timeoutSeconds" in status["message"]
         await until(lambda: not world.has(PODS, "slow-agent"), "the end of the pod")
         assert world.has(PODS, "taken-agent")
+
+
+async def test_a_run_gets_one_pod_however_old_the_body_is(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(world.config))
+    cluster = Cluster(kopf.OperatorSettings())
+    memo = kopf.Memo(cluster=cluster, platform=Platform("toolcrib:1"))
+    kopf_calls: Any = handlers  # with fewer arguments here
+    await world.put(INSTANCES, "my-instance", spec={})
+    await world.put(RUNS, "once", spec=GUIDE)
+    old = copy.deepcopy(world.raw(RUNS, "once"))
+
+    async def again() -> dict[str, Any]:
+        await kopf_calls.reconcile(body=kopf.Body(old), memo=memo)
+        return world.status("once")
+
+    async def seen(kind: str) -> None:
+        pod = world.server.objects[PODS, "ns", "once-agent"].last.raw
+        await kopf_calls.pod_changed(event={"type": kind, "object": pod}, body=kopf.Body(pod), memo=memo)
+
+    try:
+        assert (await again())["phase"] == "Pending"
+        pod = world.server.objects[PODS, "ns", "once-agent"]
+        uid = pod.raw["metadata"]["uid"]
+        await again()
+        assert pod.raw["metadata"]["uid"] == uid
+        await world.pod_is("once-agent", "Running")
+        await seen("MODIFIED")
+        assert (await again())["phase"] == "Running"
+        with pytest.raises(kopf.TemporaryError, match="409"):
+            await cluster.set_status(old, {"phase": "Pending"})
+        await world.remove_pod("once-agent")
+        status = await again()
+        assert (status["phase"], pod.deleted) == ("Failed", True)
+        assert "deleted" in status["message"]
+        await seen("DELETED")
+        assert await again() == status
+    finally:
+        await cluster.aclose()

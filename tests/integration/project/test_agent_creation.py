@@ -19,7 +19,7 @@ from toolcrib.errors import (
     RateLimited,
     ToolcribError,
 )
-from toolcrib.project import create_agent
+from toolcrib.project.authoring.agent_creation import create_agent
 from toolcrib.project.authoring.agent_import import import_agent, importable
 from toolcrib.runs.agents import Agent
 

@@ -32,8 +32,7 @@ from toolcrib.errors import (
     StateUnavailable,
     ToolcribError,
 )
-from toolcrib.project import create_tool
-from toolcrib.project.authoring.creation import draft, publish
+from toolcrib.project.authoring.creation import create_tool, draft, publish
 from toolcrib.spec import Tool
 
 PRINTED: dict[str, Any] = {"network": True, "fs": {"read": ["."], "write": [".glee/"]}, "secrets": []}
@@ -458,7 +457,8 @@ def test_the_program_of_a_made_tool_is_closed_to_the_others_at_once(crib: Crib, 
 RACER = """
 import json, sys
 from toolcrib.errors import ConflictError
-from toolcrib.project import Project, create_tool
+from toolcrib.project import Project
+from toolcrib.project.authoring.creation import create_tool
 project = Project.open(sys.argv[1])
 wins = 0
 for number in range(20):

@@ -12,7 +12,8 @@ import pytest
 from tests.crib import Crib, failed
 from toolcrib import Project, RetryableError, ToolcribError
 from toolcrib.errors import ConflictError
-from toolcrib.project import CatalogChange, create_tool
+from toolcrib.project import CatalogChange
+from toolcrib.project.authoring.creation import create_tool
 from toolcrib.schema.providers import wire_names
 
 

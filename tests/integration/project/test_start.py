@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -97,3 +98,55 @@ def test_a_call_costs_the_same_among_many_tools(write: list[str], tmp_path: Path
     assert few["tool_of"] >= 1
     assert many.keys() == few.keys()
     assert all(abs(number - few[name]) <= 20 for name, number in many.items()), (few, many)
+
+
+TOOLSET = """
+import json, sys
+before = set(sys.modules)
+from toolcrib import Toolset
+print(json.dumps(sorted(sys.modules.keys() - before)))
+"""
+RUN = """
+import atexit, json, sys
+from toolcrib.cli import main
+atexit.register(lambda: print(json.dumps(sorted(sys.modules)), file=sys.stderr))
+main()
+"""
+
+
+def third_party(modules: list[str]) -> set[str]:
+    found = {name.partition(".")[0] for name in modules} - sys.stdlib_module_names
+    # What Python loads in an environment by itself begins with an underscore.
+    return {name for name in found if name[0] != "_" and name not in ("toolcrib", "sitecustomize")}
+
+
+def own(modules: list[str]) -> int:
+    return sum(name.startswith("toolcrib.") for name in modules)
+
+
+def test_the_toolset_of_a_program_loads_what_it_needs() -> None:
+    ran = subprocess.run([sys.executable, "-c", TOOLSET], capture_output=True, timeout=60, check=True)
+    modules = json.loads(ran.stdout)
+    assert third_party(modules) == {"orjson"}
+    assert {"email", "importlib.metadata", "sqlite3", "toolcrib.manifest", "toolcrib.state"} & {
+        *modules
+    } == set()
+    assert own(modules) <= 58
+
+
+def test_a_run_loads_what_the_call_needs(tmp_path: Path) -> None:
+    """The first run has checked the manifest; later ones read the result."""
+    crib = Crib(tmp_path / "project")
+    config = {"entrypoint": "echo", "args": ["--", "${q}"]}
+    crib.tool("echo", "command", config, {"q": {"type": "string"}}, outputs={"format": "text"})
+    accept(crib.root, tmp_path / "data")
+    words = [sys.executable, "-c", RUN, "run", "echo", "q=hi"]
+    env = {**os.environ, "TOOLCRIB_DATA": str(tmp_path / "data")}
+    _, ran = (
+        subprocess.run(words, cwd=crib.root, env=env, capture_output=True, timeout=60, check=True)
+        for _ in range(2)
+    )
+    modules = json.loads(ran.stderr)
+    assert ran.stdout == b"-- hi\n"
+    assert third_party(modules) <= {"click", "jsonschema_rs", "orjson", "ryaml"}
+    assert own(modules) <= 255

@@ -11,7 +11,7 @@ import pytest
 from tests.crib import Crib, failed
 from toolcrib import Project, Result
 from toolcrib.guard import Ledger
-from toolcrib.project import create_tool
+from toolcrib.project.authoring.creation import create_tool
 from toolcrib.spec import Call, Caller
 from toolcrib.state import Vault
 

@@ -30,7 +30,7 @@ from toolcrib.errors import (
     ToolSnooze,
 )
 from toolcrib.runs import ClaimedCall, DurableCalls, EmbeddedDispatcher, Take, entry_of
-from toolcrib.runs.calls import Waits
+from toolcrib.runs.questions import Waits
 from toolcrib.spec import Retry
 from toolcrib.state import LEASE_S, PROJECT, Database
 

@@ -17,10 +17,12 @@ import pytest
 from tests.databases import Address, open_database
 from tests.durable_worker import Log, Recorded, WorkerProcess, freeze, open_calls, worker_of
 from tests.postgres import PostgresProcess
+from tests.processes import FORKS
 from toolcrib.errors import StateUnavailable
-from toolcrib.runs import DurableCall, DurableCalls, Take, entry_of, live_workers
+from toolcrib.runs import DurableCall, DurableCalls, Take, dispatch, entry_of, live_workers
 from toolcrib.runs.dispatch import EmbeddedDispatcher
-from toolcrib.state import PROJECT, Database, PostgresDatabase
+from toolcrib.state import PROJECT, Database, watch
+from toolcrib.state.drivers.postgres import PostgresDatabase
 
 LEASE_S = 2.0
 PATIENCE_S = 60.0
@@ -105,6 +107,25 @@ async def test_a_call_runs_once_and_its_message_is_used_up(calls: Recorded, log:
         assert (await ended(calls, waiting)).state == "done"
     assert history(calls, waiting) == ["submitted", "claimed", "done"]
     assert messages(calls) == 0
+
+
+def _submit_and_wait(address: Address) -> None:
+    watch._RECHECK_S = 3_600.0
+    calls = open_calls(address, LEASE_S)
+    assert asyncio.run(calls.wait(calls.submit("nap", {}), PATIENCE_S)).state == "done"
+
+
+async def test_a_call_of_another_process_starts_and_its_result_arrives_without_looking_again(
+    address: Address, calls: Recorded, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dispatch, "_LOOK_S", 3_600.0)
+    async with serving(calls, log, "nap"):
+        await ended(calls, calls.submit("nap", {}))  # From now on the worker waits.
+        for _ in range(3):
+            other = FORKS.Process(target=_submit_and_wait, args=(address,))
+            other.start()
+            await asyncio.to_thread(other.join, PATIENCE_S)
+            assert other.exitcode == 0
 
 
 async def test_a_tool_that_comes_later_takes_what_waits(calls: Recorded, log: Log) -> None:

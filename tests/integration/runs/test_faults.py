@@ -108,10 +108,12 @@ async def test_kills_and_a_restart_lose_no_call(
     chance = random.Random(7)
     workers = [start(tools, size.lease_s) for tools in TOOL_SETS]
     await until(lambda: len(log.lines("ready")) == len(workers))
-    ids = [
-        calls.submit(f"nap{'2' if n % 2 else ''}", {"ms": size.ms, "n": n}, repeatable=True)
+    drafts = [
+        {"tool": f"nap{'2' if n % 2 else ''}", "arguments": {"ms": size.ms, "n": n}, "repeatable": True}
         for n in range(size.calls)
     ]
+    with calls.database.write("all at once") as tx:  # Else the workers keep up, and the kills meet idle ones.
+        ids = calls.submit_all(tx, drafts)
     killed: dict[str, float] = {}
     for n in range(size.kills):
         await until(partial(ends, log, min(len(log.lines("end")) + 5, size.calls)))

@@ -19,9 +19,10 @@ from tests.durable_worker import Log, Recorded, WorkerProcess, open_calls, worke
 from tests.postgres import PostgresProcess
 from toolcrib import Project
 from toolcrib.errors import InvalidInput, StateUnavailable
-from toolcrib.runs import EmbeddedDispatcher, PgQueuerDispatcher, dispatcher_for
+from toolcrib.runs import Delivery, EmbeddedDispatcher, PgQueuerDispatcher, dispatcher_for
 from toolcrib.runs.sessions import RunDraft, durable_runs
-from toolcrib.state import PROJECT, PostgresDatabase, SqliteDatabase
+from toolcrib.state import PROJECT, SqliteDatabase
+from toolcrib.state.drivers.postgres import PostgresDatabase
 
 PATIENCE_S = 60.0
 
@@ -125,7 +126,7 @@ async def test_a_message_that_comes_twice_is_one_call(calls: Recorded, log: Log)
     call_id = calls.submit("nap", {"ms": 300})
     for _ in range(5):
         with calls.database.write("twice") as tx:
-            calls.dispatcher.send(tx, "call:nap", call_id)
+            calls.dispatcher.send(tx, Delivery("call:nap", call_id))
     async with serving(calls, log, "nap"):
         assert (await calls.wait(call_id, PATIENCE_S)).state == "done"
     assert len(log.lines("start")) == 1

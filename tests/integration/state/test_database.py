@@ -16,7 +16,7 @@ from tests.databases import LEASE_S, Address, close_databases, open_database
 from tests.patience import patient
 from tests.processes import FORKS
 from toolcrib.errors import StateUnavailable
-from toolcrib.state import Database, DatabaseWatch
+from toolcrib.state import Database, DatabaseWatch, watch
 
 WORKERS = 4
 TABLES = (
@@ -329,20 +329,24 @@ def _notify(address: Address, ready: Any) -> None:
     close_databases()
 
 
-async def test_a_process_that_waits_is_woken_by_another(address: Address) -> None:
+async def test_a_process_that_waits_is_woken_by_another(
+    address: Address, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "_RECHECK_S", 3_600.0)  # So that nothing is found by looking again.
     db = opened(address)
-    checks = []
+    looked = asyncio.Event()
 
     def check(names: Sequence[str]) -> Mapping[str, int]:
-        checks.append(time.monotonic())
+        loop.call_soon_threadsafe(looked.set)
         return {name: found for name in names if (found := value(db, name))}
 
-    watch = DatabaseWatch(check, db)
+    loop = asyncio.get_running_loop()
+    waiters = DatabaseWatch(check, db)
     ready = FORKS.Event()
     worker = FORKS.Process(target=_notify, args=(address, ready))
     worker.start()
-    waiting = asyncio.create_task(watch.wait("n", 60))
-    await asyncio.sleep(0.1)
+    waiting = asyncio.create_task(waiters.wait("n", 60))
+    await looked.wait()
     ready.set()
     assert await waiting == 1
     await asyncio.to_thread(worker.join, 30)

@@ -18,7 +18,8 @@ from tests.patience import patient
 from tests.postgres import PostgresProcess
 from toolcrib.errors import IdempotencyConflict, InvalidInput
 from toolcrib.runs import DurableCalls
-from toolcrib.state import PROJECT, Database, Transaction, join, join_async
+from toolcrib.state import PROJECT, Database, Transaction
+from toolcrib.state.drivers.joined import join, join_async
 
 
 @pytest.fixture

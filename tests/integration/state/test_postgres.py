@@ -20,7 +20,8 @@ from tests.databases import await_change, close_databases, open_database
 from tests.descriptors import many_open
 from tests.postgres import PostgresProcess
 from toolcrib.errors import StateUnavailable
-from toolcrib.state import Database, PostgresServer
+from toolcrib.state import Database
+from toolcrib.state.drivers.postgres import PostgresServer
 
 TABLES = ("CREATE TABLE note (name TEXT PRIMARY KEY)",)
 
@@ -184,7 +185,7 @@ def test_a_malformed_address_is_told_without_its_text() -> None:
 
 def test_without_the_extra_the_line_that_installs_it_is_given(tmp_path: Path) -> None:
     (tmp_path / "psycopg.py").write_text("raise ImportError")
-    code = "from toolcrib.state import PostgresServer; PostgresServer('postgresql:///x')"
+    code = "from toolcrib.state.drivers.postgres import PostgresServer; PostgresServer('postgresql:///x')"
     env = {**os.environ, "PYTHONPATH": str(tmp_path)}
     done = subprocess.run(
         [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False, timeout=60

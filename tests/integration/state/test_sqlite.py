@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import queue
 import resource
 import signal
 import sqlite3
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import patient
 from toolcrib.errors import StateUnavailable
 from toolcrib.state import Database, SqliteDatabase
 
@@ -20,6 +22,12 @@ COUNT = "INSERT INTO counter VALUES (?, 1) ON CONFLICT (name) DO UPDATE SET valu
 
 def database(folder: Path, origin: str | None = None) -> SqliteDatabase:
     return SqliteDatabase(folder / "state.db", TABLE, origin=origin)
+
+
+def notified(db: Database) -> None:
+    with db.write() as tx:
+        tx.run(COUNT, "n")
+        tx.notify()
 
 
 def value(db: Database, name: str = "n") -> int:
@@ -133,3 +141,14 @@ def test_a_disk_that_is_full_at_the_start_is_reported_at_once(tmp_path: Path) ->
             os._exit(0 if error.hint and "disk" in error.hint else 3)
         os._exit(1)
     assert os.waitpid(pid, 0)[1] == 0
+
+
+def test_who_listens_hears_of_what_others_have_written_and_not_of_its_own(tmp_path: Path) -> None:
+    db, other = database(tmp_path), database(tmp_path)
+    heard = queue.SimpleQueue[int]()
+    with db.listening(lambda: heard.put(value(db))):
+        notified(db)
+        notified(other)
+        assert heard.get(timeout=patient(30)) == 2
+    notified(other)
+    assert heard.empty()

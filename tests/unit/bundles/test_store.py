@@ -37,7 +37,7 @@ from toolcrib.errors import (
     ToolcribError,
     ToolNotFound,
 )
-from toolcrib.guard import verify
+from toolcrib.guard.audit.check import verify
 from toolcrib.spec.identifier import new_id
 
 A, B, C = new_id(1000.0), new_id(2000.0), new_id(3000.0)

@@ -11,7 +11,7 @@ import pytest
 from tests.databases import Address
 from tests.guarded import Wall, state
 from toolcrib.errors import RateLimited
-from toolcrib.guard import Rates
+from toolcrib.guard.rates import Rates
 from toolcrib.state import SqliteDatabase, boot_id, this_process, uptime
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.databases import Address
 from tests.guarded import Wall, state
 from toolcrib.errors import IdempotencyConflict, InvalidInput, RateLimited
-from toolcrib.guard import RecordedCalls
+from toolcrib.guard.idempotency import RecordedCalls
 from toolcrib.state import this_process
 
 CALL: dict[str, Any] = {"tool": "pay", "caller": "a", "arguments": b'{"n":1}'}

@@ -8,8 +8,9 @@ import pytest
 
 from toolcrib import Toolset, load_team
 from toolcrib.errors import ManifestError, NotFoundError
-from toolcrib.manifest import check_team, diagnostics_of, read_team
+from toolcrib.manifest import diagnostics_of
 from toolcrib.manifest.dialects.registry import read_dialect, reread
+from toolcrib.manifest.team import check_team, read_team
 
 TEAM = """\
 # team.yaml

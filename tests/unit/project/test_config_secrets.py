@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from toolcrib.errors import ConfigError
-from toolcrib.guard import EnvFileSecrets, EnvironmentSecrets, start_unconfined
+from toolcrib.guard import EnvFileSecrets, EnvironmentSecrets
+from toolcrib.guard.secrets.command_sources import start_unconfined
 from toolcrib.project import load_config
 from toolcrib.project.config.secrets import (
     SourceSetting,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from toolcrib.runs import EmbeddedDispatcher, Take
+from toolcrib.runs import Delivery, EmbeddedDispatcher, Take
 from toolcrib.runs.serving import Work
 from toolcrib.state import PROJECT, SqliteDatabase, Transaction
 
@@ -27,7 +27,7 @@ class Entries(dict[str, Take]):
         self.looks += 1
         if self.looks == 2:
             with self.database.write("rows") as tx:
-                self.dispatcher.send(tx, ENTRY, "taken at once")
+                self.dispatcher.send(tx, Delivery(ENTRY, "taken at once"))
         return super().__iter__()
 
 
@@ -47,7 +47,7 @@ async def test_a_worker_of_one_call_that_was_filled_during_a_look_takes_what_com
 
     def send_from_elsewhere(key: str, entry: str = ENTRY) -> None:
         with other.write("rows") as tx:
-            elsewhere.send(tx, entry, key)
+            elsewhere.send(tx, Delivery(entry, key))
 
     async def until(keys: list[str]) -> None:
         async with asyncio.timeout(20):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 from collections.abc import Callable
-from dataclasses import FrozenInstanceError, asdict, dataclass, field, fields, is_dataclass, replace
+from dataclasses import KW_ONLY, FrozenInstanceError, asdict, dataclass, field, fields, is_dataclass, replace
 from inspect import signature
 from typing import Any
 
@@ -33,6 +33,7 @@ def _make(decorator: Callable[[type], type]) -> tuple[type, type]:
     class Long(base):  # type: ignore[misc, valid-type]
         """A part with a length."""
 
+        _: KW_ONLY
         length: float = 2.5
 
         def __repr__(self) -> str:
@@ -56,6 +57,7 @@ USES: dict[str, Callable[[Any, Any], Any]] = {
     "equal": lambda part, long: (part(3) == part(3, note="x"), part(3) == part(4), part(3) == long(3)),
     "hash": lambda part, _: (hash(part(3, ())) == hash(part(3, ())), _raised(lambda: hash(part(3)))),
     "checked": lambda part, long: (_raised(lambda: part(-1)), _raised(lambda: long(-1))),
+    "by keyword only": lambda _, long: (long(1, length=2.0).length, _raised(lambda: long(1, [], "", 2.0))),
     "missing": lambda part, _: _raised(part),
     "unknown": lambda part, _: _raised(lambda: part(1, color="red")),
     "too many": lambda part, _: _raised(lambda: part(1, [], "", 4)),

@@ -11,6 +11,7 @@ import pytest
 
 from toolcrib.errors import StateUnavailable
 from toolcrib.state import DatabaseWatch, SqliteDatabase
+from toolcrib.state.drivers import notices
 
 TABLE = ("CREATE TABLE note (name TEXT PRIMARY KEY)",)
 
@@ -106,3 +107,18 @@ def test_a_loop_that_was_closed_is_forgotten(notes: Notes) -> None:
     loop.close()
     notes.write("a")
     assert asyncio.run(notes.watch.wait("a", 0)) == "A"
+
+
+async def test_where_the_kernel_gives_no_notices_it_looks_again(
+    notes: Notes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def none_left() -> None:
+        raise OSError(24, "no inotify instance is left")
+
+    monkeypatch.setattr(notices, "Inotify", none_left)
+    monkeypatch.setattr(notices, "_listeners", [])
+    waiting = asyncio.create_task(notes.watch.wait("a", 30))
+    await asyncio.sleep(0)
+    Notes(tmp_path).write("a")
+    assert await waiting == "A"
+    assert "no inotify instance is left" in caplog.text

@@ -6,7 +6,6 @@ import json
 import stat
 
 from toolcrib.errors import InvalidInput, PermissionDenied, ToolFailed, ToolUnavailable
-from toolcrib.executors.command.shell import parse_shell, variables_with_values
 from toolcrib.executors.output import (
     MAX_OUTPUT,
     facts,
@@ -52,6 +51,8 @@ class CommandExecutor:
         self._env = {name: parse_conditional(text, names) for name, text in config.env.items()}
         self._shell = None
         if config.shell is not None:
+            from toolcrib.executors.command.shell import parse_shell, variables_with_values
+
             self._shell = parse_shell(
                 parse_conditional(config.shell, names), variables_with_values(config.env, names)
             )

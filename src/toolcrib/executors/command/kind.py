@@ -7,8 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from toolcrib.executors.host import in_workspace
-from toolcrib.manifest.kinds import Effect, Kind, Start, block_of, filled_in, made_of
+from toolcrib.manifest.kinds import Effect, Kind, Start, block_of, filled_in, in_workspace, made_of
 from toolcrib.manifest.plugins import on_call
 from toolcrib.manifest.starter import Starter
 from toolcrib.manifest.yaml.form import Misfit

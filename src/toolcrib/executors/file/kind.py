@@ -6,8 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from toolcrib.executors.host import in_workspace
-from toolcrib.manifest.kinds import Effect, Kind, block_of, plain_effect
+from toolcrib.manifest.kinds import Effect, Kind, block_of, in_workspace, plain_effect
 from toolcrib.manifest.plugins import on_call
 from toolcrib.manifest.starter import Starter
 from toolcrib.manifest.yaml.form import Misfit

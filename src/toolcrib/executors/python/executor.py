@@ -6,14 +6,12 @@ import base64
 import json
 import os
 import re
-import stat
-import sys
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from toolcrib.errors import CommandFailed, ToolFailed, ToolUnavailable
+from toolcrib.errors import CommandFailed, ToolFailed
 from toolcrib.executors.output import (
     MAX_OUTPUT,
     SIGNALS,
@@ -27,6 +25,7 @@ from toolcrib.executors.output import (
     run_job,
     timed_out,
 )
+from toolcrib.executors.python.interpreter import home_of, interpreter, is_known
 from toolcrib.executors.workspace.grants import ProjectFiles, links_on
 from toolcrib.executors.workspace.workspace import Workspace
 from toolcrib.sandbox import Completed, Confinement, Script
@@ -35,11 +34,7 @@ from toolcrib.spec import Call, CallContext, Outcome, PythonExec, Tool
 from toolcrib.template import MISSING, Namespaces, Values, parse, render_value
 
 _PYTHON = re.compile(r"python3(\.\d+)?t?")
-SYSTEM_FOLDERS = ("/usr/bin", "/usr/local/bin")
-"""Folders of the machine's own interpreters. Not all of `/usr`: a project may be in `/usr/src`."""
 _MODULE = re.compile(r"[A-Za-z_]\w{0,99}(\.\w{1,99}){0,9}", re.ASCII)
-_MAX_SETTINGS = 65_536
-"""Bytes that are read of a virtual environment's settings."""
 _GOOD = b'{"value":'
 """The beginning of an answer with a value."""
 _FAILURE = ("error", "message", "signal", "delay")
@@ -245,58 +240,3 @@ def _answer(name: str, done: Completed) -> dict[str, Any]:
         hint="The tool's own code ended it: a crash, os._exit, too much memory.",
         details=facts(done),
     )
-
-
-def interpreter(files: ProjectFiles, venv: str | None, name: str) -> tuple[str, tuple[str, ...]]:
-    """Return the interpreter of a virtual environment, or Toolcrib's own, and the files that it must read."""
-    paths = files.paths
-    if venv is None:
-        base = paths.real(_base())
-        return base, _installation(base, paths)
-    folder = files.resolve(venv)
-    python = f"{folder}/bin/python"
-    if not paths.leads_to(python) or not stat.S_ISREG(paths.leads_to(f"{folder}/pyvenv.cfg")):
-        raise ToolUnavailable(
-            f"{name} runs in the virtual environment {venv!r}, which does not exist ({folder})",
-            hint=f"Create it: python3 -m venv {venv}",
-            details={"path": folder},
-        )
-    return python, (folder, *_installation(paths.real(python), paths))
-
-
-def is_known(real: str, paths: Paths) -> bool:
-    """Return True for the machine's interpreters and Toolcrib's own, which no project can bring."""
-    return os.path.dirname(real) in SYSTEM_FOLDERS or real == paths.real(_base())
-
-
-def _base() -> str:
-    return getattr(sys, "_base_executable", None) or sys.executable
-
-
-def runs_in(python: str, paths: Paths) -> list[str]:
-    """Return the paths that decide which code an interpreter runs: itself and its libraries."""
-    ways = (python, *home_of(python, paths))
-    return [
-        *(place for way in ways for place in paths.to_protect(way)),
-        *_installation(paths.real(python), paths),
-    ]
-
-
-def home_of(python: str, paths: Paths) -> list[str]:
-    """Return the folder that a virtual environment's settings name as its interpreter's."""
-    settings = paths.text(str(Path(python).parent.with_name("pyvenv.cfg")), _MAX_SETTINGS)
-    lines = settings.decode(errors="replace").splitlines()
-    pairs = (line.partition("=") for line in lines)
-    return [value.strip() for key, _, value in pairs if key.strip() == "home" and value.strip()[:1] == "/"]
-
-
-def _installation(python: str, paths: Paths) -> tuple[str, ...]:
-    """Return an interpreter's own files as grants; nothing for the system's, which every tool sees.
-
-    The whole prefix is not granted: it may be a home folder.
-    """
-    prefix = str(Path(python).parent.parent)
-    if within(python, "/usr"):
-        return ()
-    libraries = (paths.real(f"{prefix}/{name}") for name in ("lib", "lib64"))
-    return (python, *(path for path in libraries if paths.is_folder(path) and within(path, prefix)))

@@ -9,8 +9,7 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
-from toolcrib.executors.host import in_workspace
-from toolcrib.manifest.kinds import Kind, Start, block_of, made_of
+from toolcrib.manifest.kinds import Kind, Start, block_of, in_workspace, made_of
 from toolcrib.manifest.plugins import on_call
 from toolcrib.manifest.starter import Starter
 from toolcrib.manifest.yaml.diagnostics import Diagnostic

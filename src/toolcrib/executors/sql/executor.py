@@ -19,7 +19,8 @@ from toolcrib.executors.output import (
     run_job,
     timed_out,
 )
-from toolcrib.executors.python.executor import confined_python, interpreter, job_text, returned
+from toolcrib.executors.python.executor import confined_python, job_text, returned
+from toolcrib.executors.python.interpreter import interpreter
 from toolcrib.executors.workspace.grants import ProjectFiles, links_on
 from toolcrib.executors.workspace.workspace import Workspace
 from toolcrib.sandbox.files.paths import within

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from toolcrib.executors.host import Host, in_workspace
-from toolcrib.manifest.kinds import Kind, block_of
+from toolcrib.executors.host import Host
+from toolcrib.manifest.kinds import Kind, block_of, in_workspace
 from toolcrib.manifest.plugins import on_call
 from toolcrib.manifest.starter import Starter
 from toolcrib.manifest.yaml.diagnostics import Diagnostic

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY
 from typing import Any
 
 from toolcrib.manifest.dialects.base import Entry
 from toolcrib.manifest.kinds import kind_of
 from toolcrib.manifest.yaml.source import Document, load
 from toolcrib.spec import Permissions, Spelling, Tool
+from toolcrib.spec.record import record
 
 
 def load_any(raw: bytes, path: str) -> Document:
@@ -22,10 +23,11 @@ def load_any(raw: bytes, path: str) -> Document:
     return load_json(raw, path)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Dialect:
     """One format. Its functions import what is heavy inside."""
 
+    _: KW_ONLY
     name: str
     """The name in settings, options and losses."""
     meaning: str

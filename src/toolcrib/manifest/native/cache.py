@@ -39,6 +39,8 @@ from toolcrib.spec import Tool
 _FORM = "toolcrib manifests 9"
 _STALE_PART = 20
 """The file is written again once more than one entry in this many is missing or stale."""
+CHECKED_PART = 2_000
+"""At the end of a process one checked entry in this many is enough: to check it again takes as long."""
 _SETTLED_NS = 100_000_000
 """A file that changed less than this ago may change again without another time on it."""
 _PACKAGES = (
@@ -218,10 +220,10 @@ class ManifestCache:
         if entry is not None and entry[0] == mark:
             self._checked[name] = result, listed
 
-    def save(self, names: Collection[str]) -> None:
-        """Write the file if enough has changed; `names` are the tools that exist."""
+    def save(self, names: Collection[str], stale_part: int = _STALE_PART) -> None:
+        """Write the file if one entry in so many has changed; `names` are the tools that exist."""
         changed = len(self._fresh.keys() | self._checked.keys())
-        if self._path is None or changed * _STALE_PART <= len(names):
+        if self._path is None or changed * stale_part <= len(names):
             return
         index: dict[str, _Entry] = {}
         parts: list[bytes] = []

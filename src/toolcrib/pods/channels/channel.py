@@ -18,7 +18,7 @@ from toolcrib.pods.protocol import OutboundMessage
 from toolcrib.spec.record import record
 
 _TIMEOUT_S = 30.0
-_USER = "user:"
+USER = "user:"
 """A chat id that begins so names a person, where the service gives a private chat an id of its own."""
 
 
@@ -34,6 +34,8 @@ class Outbound(OutboundMessage, rename="camel", omit_defaults=True):
     """A message to a person: the data of `channel.message.send`."""
 
     buttons: list[Button] = field(default_factory=list)
+    link: str = ""
+    """An address that is added to the text. It may be one that only this person may know."""
 
 
 class Inbound(Struct, rename="camel", omit_defaults=True):
@@ -92,7 +94,7 @@ class Settings:
     def allowed(self) -> frozenset[str]:
         """The ids of the people who may write: `ALLOWED`, separated by commas, and the owner."""
         named = (one.strip() for one in self.get("ALLOWED").split(","))
-        return frozenset(filter(None, (*named, self.get("OWNER").removeprefix(_USER))))
+        return frozenset(filter(None, (*named, self.get("OWNER").removeprefix(USER))))
 
 
 class Channel(ABC):
@@ -200,7 +202,7 @@ def parsed(answer: EgressResponse) -> dict[str, Any]:
 
 def user_of(chat: str) -> str | None:
     """Return the person that `user:ID` names; None for the id of a chat."""
-    return chat.removeprefix(_USER) if chat.startswith(_USER) else None
+    return chat.removeprefix(USER) if chat.startswith(USER) else None
 
 
 def split(text: str, limit: int) -> list[str]:

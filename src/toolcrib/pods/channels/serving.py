@@ -69,18 +69,21 @@ class ChannelProcess:
         error = ""
         try:
             chat = message.chat_id or self._channel.settings.need("OWNER")
-            parts = split(message.text, self._channel.limit)
+            text = f"{message.text}\n{message.link}" if message.link else message.text
+            parts = split(text, self._channel.limit)
             for number, text in enumerate(parts, 1):
                 # The buttons belong to the end of a long text.
                 buttons = message.buttons if number == len(parts) else []
-                part = msgspec.structs.replace(message, text=text, chat_id=chat, buttons=buttons)
+                part = Outbound(message.channel, text, chat, message.thread_id, buttons)
                 await self._patiently(partial(self._channel.send, part, f"{key}/{number}"))
         except InvalidToken:
             raise
         except ToolcribError as failure:
             error = failure.message
             _log.error("message %s is a dead letter: %s", key, error)
-        settled = Settled(key, "dead" if error else "delivered", message, error)
+        # Buttons and link are for this person alone.
+        shown = msgspec.structs.replace(message, buttons=[], link="")
+        settled = Settled(key, "dead" if error else "delivered", shown, error)
         await self._bus.insist(STATE, f"{key}:{settled.state}", envelope(STATE, settled))
 
     async def _patiently(self, act: Callable[[], Awaitable[None]]) -> None:

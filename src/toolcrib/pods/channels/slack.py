@@ -42,7 +42,8 @@ class Slack(Channel):
         # Else a text could mention everybody: `<!channel>`.
         text = message.text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
         chat = user_of(message.chat_id) or message.chat_id
-        body: dict[str, Any] = {"channel": chat, "text": text}
+        # Else the service would open what an agent, or a question, links to.
+        body: dict[str, Any] = {"channel": chat, "text": text, "unfurl_links": False, "unfurl_media": False}
         if message.thread_id:
             body["thread_ts"] = message.thread_id
         if message.buttons:

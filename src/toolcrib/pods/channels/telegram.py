@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from toolcrib.errors import HttpFailed, ToolFailed
-from toolcrib.pods.channels.channel import Channel, Inbound, Outbound, parsed
+from toolcrib.pods.channels.channel import Channel, Inbound, Outbound, parsed, user_of
 
 _WAIT_S = 50
 """Seconds that Telegram holds a request for messages open."""
@@ -22,7 +22,12 @@ class Telegram(Channel):
         await self._call("getMe")
 
     async def send(self, message: Outbound, key: str) -> None:  # noqa: ARG002 - the Bot API takes none
-        body: dict[str, Any] = {"chat_id": message.chat_id, "text": message.text}
+        body: dict[str, Any] = {
+            "chat_id": user_of(message.chat_id) or message.chat_id,
+            "text": message.text,
+            # Else the service would open what an agent, or a question, links to.
+            "link_preview_options": {"is_disabled": True},
+        }
         if message.thread_id:
             body["message_thread_id"] = int(message.thread_id) if message.thread_id.isdigit() else 0
         if message.buttons:

@@ -9,7 +9,15 @@ from typing import Any
 import orjson
 
 from toolcrib.errors import HttpFailed, InvalidToken
-from toolcrib.pods.channels.channel import Channel, Inbound, Outbound, WebAnswer, WebRequest, parsed
+from toolcrib.pods.channels.channel import (
+    Channel,
+    Inbound,
+    Outbound,
+    WebAnswer,
+    WebRequest,
+    parsed,
+    user_of,
+)
 
 _TOKEN = (0, 10, 190)
 _TOO_MANY = (4, 80007, 130429, 131048, 131056)
@@ -32,7 +40,7 @@ class WhatsApp(Channel):
         body: dict[str, Any] = {
             "messaging_product": "whatsapp",
             "recipient_type": "individual",
-            "to": message.chat_id,
+            "to": user_of(message.chat_id) or message.chat_id,
         }
         # A message with buttons takes 1,024 characters.
         if message.buttons and len(message.text) <= 1024:

@@ -1,4 +1,4 @@
-"""What the operator asks of the API of Kubernetes."""
+"""The requests of the operator to the API of Kubernetes."""
 
 from __future__ import annotations
 
@@ -42,23 +42,33 @@ class Cluster:
         if self._session is not None:
             await self._session.close()
 
-    async def find(self, kind: str, namespace: str, name: str) -> dict[str, Any] | None:
-        """Return a resource, if there is one of this name."""
-        found = await self._ask("GET", kind, namespace, name, missing=b"")
-        return orjson.loads(found) if found else None
+    async def find(self, kind: str, namespace: str, name: str, uid: str = "") -> dict[str, Any] | None:
+        """Return a resource, if there is one of this name, and of this uid if one is given."""
+        answer = await self._ask("GET", kind, namespace, name, missing=b"")
+        found = orjson.loads(answer) if answer else None
+        return found if found and uid in ("", found["metadata"]["uid"]) else None
 
     async def make(self, manifest: Mapping[str, Any]) -> None:
         """Make a resource, unless it is there; `Taken` if it belongs to something else."""
         kind, meta = manifest["kind"], manifest["metadata"]
         made = await self._ask("POST", kind, meta["namespace"], "", manifest, conflict=b"")
         there = made or await self._ask("GET", kind, meta["namespace"], meta["name"])
-        owners = [one["uid"] for one in orjson.loads(there)["metadata"].get("ownerReferences", ())]
-        if meta["ownerReferences"][0]["uid"] not in owners:
-            raise Taken(f"{kind} {meta['name']} is there and belongs to something else")
+        owner = meta["ownerReferences"][0]
+        owners = orjson.loads(there)["metadata"].get("ownerReferences", ())
+        if any(one["uid"] == owner["uid"] for one in owners):
+            return
+        if any((one["kind"], one["name"]) == (owner["kind"], owner["name"]) for one in owners):
+            reason = f"{kind} {meta['name']} of a deleted run of the same name is still there"
+            raise kopf.TemporaryError(reason, delay=5)
+        raise Taken(f"{kind} {meta['name']} is there and belongs to something else")
 
-    async def patch_status(self, namespace: str, name: str, status: Mapping[str, str]) -> None:
-        """Change the status of an AgentRun."""
-        await self._ask("PATCH", "AgentRun", namespace, f"{name}/status", {"status": status}, missing=b"")
+    async def set_status(self, run: Mapping[str, Any], status: Mapping[str, str]) -> None:
+        """Change the status of an AgentRun, unless the run was changed since it was read."""
+        if any(run.get("status", {}).get(key) != value for key, value in status.items()):
+            meta = run["metadata"]
+            body = {"metadata": {"resourceVersion": meta["resourceVersion"]}, "status": status}
+            rest = f"{meta['name']}/status"
+            await self._ask("PATCH", "AgentRun", meta["namespace"], rest, body, missing=b"")
 
     async def log(self, namespace: str, pod: str) -> str:
         """Return the end of the log of the agent in a pod; no text if there is none any more."""
@@ -79,7 +89,6 @@ class Cluster:
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(ssl=found.as_ssl_context()),
             headers=found.as_http_headers(),
-            auth=found.as_aiohttp_basic_auth(),
             timeout=aiohttp.ClientTimeout(total=30),
         )
 

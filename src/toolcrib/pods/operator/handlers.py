@@ -1,4 +1,4 @@
-"""How the operator keeps runs and their pods in step; kopf calls these functions.
+"""Functions that kopf calls, which keep runs and their pods in step.
 
 `kopf run -m toolcrib.pods.operator.handlers` is the same as `toolcrib operator`.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,8 +17,7 @@ import msgspec
 from toolcrib.pods.operator.cluster import Cluster, Taken
 from toolcrib.pods.operator.pod import RUN_LABEL, Platform, manifests, pod_name
 from toolcrib.pods.operator.resources import GROUP, VERSION, AgentRunSpec, InstanceSpec
-from toolcrib.pods.operator.standing import ENDED, standing_of
-from toolcrib.spec.moment import written
+from toolcrib.pods.operator.standing import DELETED, ENDED, failed, standing_of
 
 _AGAIN_S = 3.0
 _TRIES = 6
@@ -46,32 +44,36 @@ async def end(memo: kopf.Memo, **_: Any) -> None:
 
 @kopf.on.resume(GROUP, VERSION, "agentruns")
 @kopf.on.create(GROUP, VERSION, "agentruns")
-async def reconcile(
-    body: kopf.Body, status: kopf.Status, patch: kopf.Patch, memo: kopf.Memo, **_: Any
-) -> None:
-    """Make the pod of a run, unless it is there; a second time this changes nothing."""
-    if status.get("phase") in ENDED:
-        return
+async def reconcile(body: kopf.Body, memo: kopf.Memo, **_: Any) -> None:
+    """Make the pod of a run, once: a pod that was made and is not there any more was deleted.
+
+    The run is read from the cluster, because `body` can be older than what this function wrote.
+    """
     cluster: Cluster = memo.cluster
-    spec = msgspec.convert(dict(body["spec"]), AgentRunSpec)
-    found = await cluster.find("SympoziumInstance", body["metadata"]["namespace"], spec.instance_ref)
-    if found is None:
-        patch.status["phase"] = "Pending"
-        patch.status["message"] = f"there is no SympoziumInstance {spec.instance_ref}"
-        raise kopf.TemporaryError(patch.status["message"], delay=_AGAIN_S)
+    namespace, name = body["metadata"]["namespace"], body["metadata"]["name"]
+    # Before the run: a pod that the operator removes belongs to a run that has ended by then.
+    pod = await cluster.find("Pod", namespace, pod_name(body))
+    run = await cluster.find("AgentRun", namespace, name, body["metadata"]["uid"])
+    if run is None or (status := run.get("status", {})).get("phase") in ENDED:
+        return
+    if "podName" in status:
+        if pod is None:
+            await cluster.set_status(run, failed(DELETED))
+        return
     try:
-        instance = msgspec.convert(found["spec"], InstanceSpec)
-        # Before there is a pod, whose states are written from then on.
-        if status.get("phase", "Pending") == "Pending":
-            begun = {"phase": "Pending", "message": "", "podName": pod_name(body)}
-            await cluster.patch_status(body["metadata"]["namespace"], body["metadata"]["name"], begun)
+        spec = msgspec.convert(run["spec"], AgentRunSpec)
+        found = await cluster.find("SympoziumInstance", namespace, spec.instance_ref)
+        if found is None:
+            missing = f"there is no SympoziumInstance {spec.instance_ref}"
+            await cluster.set_status(run, {"phase": "Pending", "message": missing})
+            raise kopf.TemporaryError(missing, delay=_AGAIN_S)
         # The policy first: the pod never runs without it.
-        for one in manifests(body, spec, instance, memo.platform):
+        for one in manifests(run, spec, msgspec.convert(found["spec"], InstanceSpec), memo.platform):
             await cluster.make(one)
     except (msgspec.ValidationError, Taken) as error:
-        patch.status["phase"], patch.status["message"] = "Failed", str(error)
-        patch.status["completedAt"] = written(time.time())
-        return
+        await cluster.set_status(run, failed(str(error)))
+    else:
+        await cluster.set_status(run, {"phase": "Pending", "message": "", "podName": pod_name(run)})
 
 
 @kopf.on.event("v1", "pods", labels={RUN_LABEL: kopf.PRESENT})
@@ -93,20 +95,19 @@ async def pod_changed(event: kopf.RawEvent, body: kopf.Body, memo: kopf.Memo, **
 
 
 async def _record(cluster: Cluster, pod: Mapping[str, Any], owner: Mapping[str, Any], *, gone: bool) -> None:
-    namespace, name = pod["metadata"]["namespace"], owner["name"]
-    run = await cluster.find("AgentRun", namespace, name)
-    if run is None or run["metadata"]["uid"] != owner["uid"]:
+    namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
+    run = await cluster.find("AgentRun", namespace, owner["name"], owner["uid"])
+    if run is None:
         return
-    before = run.get("status", {})
-    if before.get("phase") not in ENDED:
-        ended = pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
-        log = await cluster.log(namespace, pod["metadata"]["name"]) if ended and not gone else ""
-        now = standing_of(pod, log, gone=gone)
-        if any(before.get(key) != value for key, value in now.items()):
-            await cluster.patch_status(namespace, name, now)
-        before = {**before, **now}
-    if before.get("phase") in ENDED and run["spec"].get("cleanup") == "delete" and not gone:
-        await cluster.remove_pod(namespace, pod["metadata"]["name"])
+    phase = run.get("status", {}).get("phase")
+    if phase not in ENDED:
+        ended = pod.get("status", {}).get("phase") in ENDED
+        log = await cluster.log(namespace, name) if ended and not gone else ""
+        now = {**standing_of(pod, log, gone=gone), "podName": name}
+        await cluster.set_status(run, now)
+        phase = now["phase"]
+    if phase in ENDED and run["spec"].get("cleanup") == "delete" and not gone:
+        await cluster.remove_pod(namespace, name)
 
 
 @kopf.on.resume(GROUP, VERSION, "sympoziuminstances")

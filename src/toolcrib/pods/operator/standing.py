@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
 import orjson
 
+from toolcrib.spec.moment import written
+
 ENDED = ("Succeeded", "Failed")
+DELETED = "the pod was deleted before its result was read"
 RESULT = "result: "
 """The last line of the agent's log that begins so ends with the result as JSON."""
 _MAX_RESULT = 256_000
 """Characters: Kubernetes stores a resource of about 1 MiB."""
+
+
+def failed(message: str) -> dict[str, str]:
+    """Return the status of a run that fails now."""
+    return {"phase": "Failed", "message": message, "completedAt": written(time.time())}
 
 
 def standing_of(pod: Mapping[str, Any], log: str, *, gone: bool = False) -> dict[str, str]:
@@ -25,8 +34,8 @@ def standing_of(pod: Mapping[str, Any], log: str, *, gone: bool = False) -> dict
     found = {"phase": phase if phase in ("Pending", "Running", *ENDED) else "Running", "message": ""}
     if began := status.get("startTime"):
         found["startedAt"] = began
-    if phase not in ENDED and gone:
-        return {**found, "phase": "Failed", "message": "the pod was deleted before its end"}
+    if gone and phase != "Failed":
+        return found | failed(DELETED)
     if phase in ENDED:
         end = state.get("terminated", {})
         if at := end.get("finishedAt"):

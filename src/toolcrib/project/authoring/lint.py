@@ -7,7 +7,8 @@ from pathlib import Path
 
 from toolcrib.builtin.names import NAMES
 from toolcrib.errors import ConfigError, ManifestError
-from toolcrib.guard import Ledger, ServerTrust
+from toolcrib.guard import Ledger
+from toolcrib.guard.trust.definitions import ServerTrust
 from toolcrib.manifest import Diagnostic, SourceFiles, check_tool, diagnostics_of, lint_tree, read
 from toolcrib.manifest.dialects.mcp_servers import servers_key
 from toolcrib.manifest.native.reader import FILE_NAME, OTHER_NAME, folders

@@ -14,8 +14,6 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import msgspec
-
 from toolcrib.core.context import Context
 from toolcrib.errors import InvalidInput, StateUnavailable
 from toolcrib.executors.function.threads import run_in_thread
@@ -229,6 +227,8 @@ class Bundles:
 
         Limits, pages and errors as of `tools`. Raises InvalidInput for a query without a word too.
         """
+        from msgspec.structs import asdict
+
         from toolcrib.bundles.answers import FoundTool
         from toolcrib.project.catalog.search import asked
         from toolcrib.search import HitPlace
@@ -246,7 +246,7 @@ class Bundles:
                     break
         items = self._items(tools, wish)
         hits = [
-            FoundTool(**msgspec.structs.asdict(item), match=hit.match, field=hit.field)
+            FoundTool(**asdict(item), match=hit.match, field=hit.field)
             for item, hit in zip(items, found.hits, strict=False)
         ]
         more = found.more or len(hits) < len(found.hits)

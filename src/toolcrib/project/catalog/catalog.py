@@ -361,8 +361,9 @@ class ProjectCatalog:
         await self.binder.aclose()
 
     def close(self) -> None:
-        """Close the indexes."""
+        """Close the indexes, and keep the results of checks."""
         self.bundles.close()
+        self.registry.close()
 
 
 def _size(value: Any) -> int:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
-from msgspec import to_builtins
-
 from toolcrib.project.catalog.bundles import Bundles, Wish
 from toolcrib.project.catalog.catalog import ProjectCatalog
 from toolcrib.spec import Caller, Tool
@@ -73,6 +71,8 @@ class ListParts:
         """
         wish = self.wish(caller, identity, tags=tags, kinds=kinds)
         found = self.bundles.search(query, wish, limit=limit, page=page)
+        from msgspec import to_builtins
+
         answer = {"hits": to_builtins(found.tools), "total": found.total}
         if facets:
             counts = self.bundles.facets(query, wish)

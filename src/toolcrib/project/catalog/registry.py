@@ -31,6 +31,7 @@ from toolcrib.manifest import (
     settled_mark_of,
     uncollected,
 )
+from toolcrib.manifest.native.cache import CHECKED_PART
 from toolcrib.project.integrity.programs import code_places
 from toolcrib.project.root import Place
 from toolcrib.project.trust.reasons import only_reads
@@ -302,6 +303,11 @@ class ToolRegistry:
             for name in [name for name in list(self.unchecked) if name not in but]:
                 self.check(name)
         self._cache.save(self._tools.keys())
+
+    def close(self) -> None:
+        """Keep the results of checks for the next process."""
+        with self._checking:
+            self._cache.save(self._tools.keys(), CHECKED_PART)
 
     def check(self, name: str) -> None:
         """Check a manifest in full, once; one with errors is taken out of the list. Safe for threads."""

@@ -1,4 +1,4 @@
-"""The settings `policy.rules` and `approvals.channels`."""
+"""The settings `policy.rules`, `approvals.channels` and `approvals.people`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from toolcrib.errors import DefinitionError, DeniedError
 from toolcrib.guard import EFFECTS, HINTS, Condition, Rule
 from toolcrib.project.config.reader import KeyPath, Read, Reader, choice, items, truth
 
-CHANNELS = ("cli", "elicitation", "page")
+CHATS = ("telegram", "discord", "slack", "whatsapp", "webhook")
+CHANNELS = ("cli", "elicitation", "page", *CHATS)
 """The channels by which a person may approve a call."""
 _CLI = ("terminal", "flag", "program")
 """Ways to decide that `cli` allows: an answer at a terminal, an option, a Python program."""
@@ -23,7 +24,7 @@ _LONGEST_NAME = 64
 
 def check_channel(channel: str, allowed: Collection[str]) -> None:
     """Raise `DeniedError` if the project accepts no approval by this channel."""
-    channel = "cli" if channel in _CLI else channel
+    channel = "cli" if channel in _CLI else channel.partition(":")[0]
     if channel not in allowed:
         raise DeniedError(
             f"this project accepts no approval by {channel!r}; its approvals.channels:"
@@ -35,6 +36,32 @@ def check_channel(channel: str, allowed: Collection[str]) -> None:
 def read_channels(reader: Reader, value: Any, at: KeyPath) -> tuple[str, ...]:
     """Read `approvals.channels`, each once."""
     return tuple(dict.fromkeys(items(choice(CHANNELS), len(CHANNELS))(reader, value, at)))
+
+
+def read_people(reader: Reader, value: Any, at: KeyPath) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Read `approvals.people`: the accounts of each person, as `CHANNEL:ID`."""
+    if not isinstance(value, dict):
+        raise reader.misfit(at, "must be a mapping of names to accounts", "such as ada: [telegram:12345]")
+    found: dict[str, tuple[str, ...]] = {}
+    seen: set[str] = set()
+    for name, accounts in value.items():
+        here = (*at, name)
+        found[reader.line(name, here, _LONGEST_NAME)] = items(_account, _MOST_PATTERNS)(
+            reader, accounts, here
+        )
+        for number, account in enumerate(found[name]):
+            if account in seen:
+                raise reader.misfit((*here, number), "is there twice")
+            seen.add(account)
+    return tuple(found.items())
+
+
+def _account(reader: Reader, value: Any, at: KeyPath) -> str:
+    account = reader.line(value, at, _LONGEST_PATTERN)
+    channel, _, number = account.partition(":")
+    if channel not in CHATS or not number:
+        raise reader.misfit(at, "must be CHANNEL:ID", f"channels are {', '.join(CHATS)}")
+    return account
 
 
 def read_rules(reader: Reader, value: Any, at: KeyPath) -> tuple[Rule, ...]:

@@ -5,21 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from toolcrib.guard import (
-    ChainedSecrets,
-    CommandSecrets,
-    EnvFileSecrets,
-    EnvironmentSecrets,
-    FolderSecrets,
-    KeyringSecrets,
-    StartHelper,
-)
+from toolcrib.guard import ChainedSecrets, EnvFileSecrets, EnvironmentSecrets, FolderSecrets
 from toolcrib.project.config.reader import KeyPath, Read, Reader, number, permissions, texts, truth
 from toolcrib.project.config.started import CommandLine, code_named
 from toolcrib.spec import Permissions, SecretSource
 from toolcrib.spec.record import record
+
+if TYPE_CHECKING:
+    from toolcrib.guard.secrets.command_sources import StartHelper
 
 _READS = Permissions(read=(".",))
 
@@ -116,6 +111,8 @@ def open_sources(
     sources = [own]
     for n, one in enumerate(settings):
         if one.kind == "command":
+            from toolcrib.guard.secrets.command_sources import CommandSecrets
+
             advice, limit_s = _CONFINED if one.confined else "", one.timeout_ms / 1000
             helper = start(_name(n), one)
             sources.append(CommandSecrets(one.argv, limit_s, keep=one.cache_s, start=helper, advice=advice))
@@ -133,11 +130,17 @@ def _name(position: int) -> str:
     return f"secrets.sources[{position}]"
 
 
+def _keyring(setting: SourceSetting, _: Path) -> SecretSource:
+    from toolcrib.guard.secrets.command_sources import KeyringSecrets
+
+    return KeyringSecrets(setting.service, keep=setting.cache_s)
+
+
 _OPEN: Mapping[str, Callable[[SourceSetting, Path], SecretSource]] = {
     "env": lambda _, __: EnvironmentSecrets(),
     "env_file": lambda setting, root: EnvFileSecrets(root / setting.path),
     "folder": lambda setting, root: FolderSecrets(root / setting.path),
-    "keyring": lambda setting, _: KeyringSecrets(setting.service, keep=setting.cache_s),
+    "keyring": _keyring,
 }
 
 

@@ -23,7 +23,7 @@ from toolcrib.manifest.yaml.diagnostics import make
 from toolcrib.project.config import weakening as weak
 from toolcrib.project.config.mcp import FILE, NamedServers, read_named_servers
 from toolcrib.project.config.middleware import MiddlewareSetting, middleware_lines, read_middleware
-from toolcrib.project.config.policy import DEFAULT_TTL_HOURS, read_channels, read_rules
+from toolcrib.project.config.policy import DEFAULT_TTL_HOURS, read_channels, read_people, read_rules
 from toolcrib.project.config.reader import (
     Read,
     Reader,
@@ -93,11 +93,17 @@ class Config:
         read_channels,
         weak.OWN_CHANNELS,
         weak.channels,
-        safe=lambda value: [one for one in value if one in weak.OWN_CHANNELS],
+        safe=lambda value: [one for one in value if one != "elicitation"],
     )
     """The channels by which a person may approve a call: `cli`, the command line; `elicitation`, the
-    calling client, which [waits for trust](security.md#trust); `page`, [over HTTP](rest.md). An
-    approval by another channel is refused."""
+    calling client, which [waits for trust](security.md#trust); `page`, [over HTTP](rest.md); `telegram`,
+    `discord`, `slack`, `whatsapp` and `webhook`, the [chats](kubernetes.md#approvals-in-a-chat) of
+    `approvals.people`. An approval by another channel is refused."""
+    approval_people: tuple[tuple[str, tuple[str, ...]], ...] = _setting(
+        "approvals.people", read_people, (), weak.people
+    )
+    """The people who may approve calls in a chat, each with a list of accounts, `CHANNEL:ID`. It waits for
+    trust."""
     approval_ttl_hours: float = _setting(
         "approvals.ttl_hours", number(0.01, 24 * 366, whole=False), DEFAULT_TTL_HOURS, weak.ttl_hours
     )

@@ -17,7 +17,7 @@ from toolcrib.spec.record import record
 from toolcrib.state import IN_FILE
 
 OWN_CHANNELS = ("cli", "page")
-"""Channels of approval that ask a person directly."""
+"""Channels of approval by default."""
 DEFAULT_TIMEOUT_MS = 300_000
 DEFAULT_ATTEMPTS = 2
 
@@ -38,9 +38,14 @@ class Weakening:
 
 
 def channels(value: Sequence[str]) -> str | None:
-    if set(value).issubset(OWN_CHANNELS):
+    if "elicitation" not in value:
         return None
     return "a person is asked through the calling client, which could answer by itself"
+
+
+def people(value: Mapping[str, Sequence[str]]) -> str | None:
+    named = "; ".join(f"{name} ({', '.join(accounts)})" for name, accounts in value.items())
+    return f"these people approve calls from their chats: {named}" if named else None
 
 
 def database(value: str) -> str | None:

@@ -16,19 +16,17 @@ from toolcrib.core.bound import plan_of
 from toolcrib.errors import ConflictError, NotFoundError, ToolcribError
 from toolcrib.guard import (
     Approval,
-    Approvals,
     ApprovalStatus,
     AuditLog,
-    AuditQuery,
-    AuditReader,
     Grant,
     GrantScope,
     Trusted,
     canonical,
     doubts_about,
-    may_decide,
     shown,
 )
+from toolcrib.guard.approvals.approvals import Approvals, may_decide
+from toolcrib.guard.audit.search import AuditQuery, AuditReader
 from toolcrib.manifest.kinds import is_served
 from toolcrib.project.config.policy import check_channel
 from toolcrib.project.config.settings import Config
@@ -153,6 +151,27 @@ class ApprovalService:
         }
         masked: dict[str, Any] = self._mask(facts)
         return masked
+
+    def question(self, sheet: ApprovalSheet) -> str | None:
+        """Return all that a person must know to decide, as lines of text; None if that is too long."""
+        asked, document = sheet.approval, sheet.document
+        arguments = json.dumps(document["arguments"], ensure_ascii=False)
+        if len(arguments) > _MAX_TEXT:
+            return None
+        facts = self.facts(sheet)
+        by = f" ({facts['reason_by']} wrote this reason)" if facts.get("reason_by") else ""
+        lines = [f"{asked.tool} needs approval: {document['reason']}{by}", f"arguments: {arguments}"]
+        if facts:
+            lines.append(f"description: {facts['description']}")
+            lines.append(f"made by {facts['made_by']}, ran {facts['ran']} times")
+            code = [f"would run: {json.dumps(facts['would'], ensure_ascii=False)}"] if facts["would"] else []
+            code += facts["untrusted"]
+            if sum(map(len, code)) > _MAX_TEXT:
+                return None
+            lines += code
+        lines += [f"may touch: {line}" for line in asked.touches]
+        # No text of a caller or a manifest may look like a further line of the question.
+        return "\n".join(shown(line).replace("\n", "\\n").replace("\t", "\\t") for line in lines)
 
     def _last_approved(self, approval: Approval) -> dict[str, Any] | None:
         """Return the call of this tool that was approved last, as it ran."""
@@ -281,6 +300,10 @@ class ApprovalService:
                 self.approvals.approve(one.id, by)
         self._wake()
 
+    def refuse(self, id: str, channel: str, why: str) -> None:  # noqa: A002 - the field's name
+        """Write down that an answer does not count."""
+        self._audit.record("APPROVAL_REFUSED", approval=id, channel=channel, reason=self._mask(why))
+
     def void(self, id: str, why: str = "the tool has changed") -> Approval:  # noqa: A002 - the field's name
         """End an approval, and write down why."""
         approval = self.approvals.void(id)
@@ -378,28 +401,11 @@ class Elicitation:
             sheet = self._service.show(approval)
         except ToolcribError:
             return None
-        asked, document = sheet.approval, sheet.document
-        arguments = json.dumps(document["arguments"], ensure_ascii=False)
-        if asked.status != "pending" or asked.token is not None or len(arguments) > _MAX_TEXT:
+        if sheet.approval.status != "pending" or sheet.approval.token is not None:
             return None
-        facts = self._service.facts(sheet)
-        by = f" ({facts['reason_by']} wrote this reason)" if facts.get("reason_by") else ""
-        lines = [f"{asked.tool} needs approval: {document['reason']}{by}", f"arguments: {arguments}"]
-        if facts:
-            lines.append(f"description: {facts['description']}")
-            lines.append(f"made by {facts['made_by']}, ran {facts['ran']} times")
-            code = [f"would run: {json.dumps(facts['would'], ensure_ascii=False)}"] if facts["would"] else []
-            code += facts["untrusted"]
-            if sum(map(len, code)) > _MAX_TEXT:
-                return None
-            lines += code
-        lines += [f"may touch: {line}" for line in asked.touches]
-        lines.append(
-            f'If you deny it, that counts for 10 minutes, or with "Don\'t ask again" until'
-            f" {document['expires_at']}."
-        )
-        # No text of a caller or a manifest may look like a further line of the question.
-        return "\n".join(shown(line).replace("\n", "\\n").replace("\t", "\\t") for line in lines)
+        text, until = self._service.question(sheet), sheet.document["expires_at"]
+        held = f'If you deny it, that counts for 10 minutes, or with "Don\'t ask again" until {until}.'
+        return None if text is None else f"{text}\n{held}"
 
     def decide(self, approval: str, client: str, answer: ClientAnswer) -> None:
         """Take the answer. If it does not count, nothing changes: the call is refused as before."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolcrib.builtin.names import READER
 from toolcrib.core.context import Context
@@ -23,8 +23,11 @@ from toolcrib.spec import Caller, Result, SecretSource, Tool
 from toolcrib.spec.calls.caller import OWN_CALLERS
 from toolcrib.spec.calls.content import Content, data_of
 from toolcrib.spec.views import TEXT_LIMIT, value_text
-from toolcrib.state import Artifact, Artifacts, Vault
+from toolcrib.state import Vault
 from toolcrib.state.shared import shared_property
+
+if TYPE_CHECKING:
+    from toolcrib.state.artifacts import Artifact, Artifacts
 
 _REMEMBERED = 4
 """Values of one secret that are masked: the present one and those before it."""
@@ -228,6 +231,8 @@ class KeptOutputs:
     @shared_property
     def store(self) -> Artifacts:
         """The artifacts of the project."""
+        from toolcrib.state.artifacts import Artifacts
+
         return Artifacts(self._vault.folder / _FOLDER)
 
     def readable(self, caller: str, identity: Caller | None) -> str | None:

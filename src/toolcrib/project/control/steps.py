@@ -182,9 +182,8 @@ class RateStep:
         every_tool = self._limits.are_rates
 
         def step(ctx: Context) -> Awaitable[Result]:
-            limits = ctx.bound.tool.limits
-            is_limited = every_tool or limits.are_rates
-            return self._limited(ctx, limits, proceed) if is_limited else proceed(ctx)
+            is_limited = every_tool or ctx.bound.is_rated
+            return self._limited(ctx, ctx.bound.limits, proceed) if is_limited else proceed(ctx)
 
         return step
 

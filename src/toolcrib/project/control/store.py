@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from toolcrib.errors import StateUnavailable
-from toolcrib.guard import Approvals, Rates, RecordedCalls, Tokens
+from toolcrib.guard import Tokens
 from toolcrib.project.config.settings import Config
 from toolcrib.project.control.switches import Switches
 from toolcrib.project.root import Place
@@ -20,8 +20,6 @@ from toolcrib.state import (
     VAULT_GRANTS,
     Database,
     ForwardClock,
-    PostgresDatabase,
-    PostgresServer,
     SqliteDatabase,
     Vault,
     load_user_settings,
@@ -30,7 +28,11 @@ from toolcrib.state import (
 from toolcrib.state.shared import shared_property
 
 if TYPE_CHECKING:
+    from toolcrib.guard.approvals.approvals import Approvals
+    from toolcrib.guard.idempotency import RecordedCalls
+    from toolcrib.guard.rates import Rates
     from toolcrib.runs.sessions import DurableRuns
+    from toolcrib.state.drivers.postgres import PostgresServer
 
 _DECISIONS = "grants.db"
 
@@ -57,7 +59,11 @@ class DecisionStore:
     def _server(self) -> PostgresServer | None:
         """The server that is used, if any."""
         database = self._users_own or self._config.database
-        return None if database == IN_FILE else PostgresServer(database)
+        if database == IN_FILE:
+            return None
+        from toolcrib.state.drivers.postgres import PostgresServer
+
+        return PostgresServer(database)
 
     @property
     def exists(self) -> bool:
@@ -75,6 +81,8 @@ class DecisionStore:
         # A server that only the project names may belong to whoever wrote its settings: no decision is kept
         # there.
         if self._server is not None and self._users_own is not None:
+            from toolcrib.state.drivers.postgres import PostgresDatabase
+
             return self._opened(PostgresDatabase(self._server, "grants", VAULT_GRANTS)), self._vault.key()
         return self._opened(SqliteDatabase(self._vault.folder / _DECISIONS, VAULT_GRANTS)), None
 
@@ -88,6 +96,8 @@ class DecisionStore:
     @shared_property
     def approvals(self) -> Approvals:
         """Calls that wait for a person, and the decisions of people."""
+        from toolcrib.guard.approvals.approvals import Approvals
+
         grants, key = self.decisions
         ttl_s = self._config.approval_ttl_hours * 3600
         return Approvals(self.state, grants, clock=self._clock, ttl_s=ttl_s, key=key)
@@ -100,11 +110,15 @@ class DecisionStore:
     @shared_property
     def rates(self) -> Rates:
         """The starts of rate-limited calls. Not durable: after a power cut they no longer count."""
+        from toolcrib.guard.rates import Rates
+
         return Rates(self._project_database(durable=False))
 
     @shared_property
     def recorded(self) -> RecordedCalls:
         """Calls that were made with an idempotency key."""
+        from toolcrib.guard.idempotency import RecordedCalls
+
         return RecordedCalls(self.state, self._clock)
 
     @shared_property
@@ -132,6 +146,8 @@ class DecisionStore:
 
     def _project_database(self, *, durable: bool) -> Database:
         if self._server is not None:
+            from toolcrib.state.drivers.postgres import PostgresDatabase
+
             return self._opened(PostgresDatabase(self._server, "state", PROJECT, durable=durable))
         # A database that came with a clone could bring calls that are ready to run, and recorded results.
         origin = self._vault.origin()

@@ -32,7 +32,8 @@ from toolcrib.runs.filters import Change, Changed, Conditions, Filters, changeab
 from toolcrib.runs.questions import facts_of
 from toolcrib.runs.worker import Attempt
 from toolcrib.spec import Call, Caller, CallEvent, Result
-from toolcrib.state import Transaction, join, join_async
+from toolcrib.state import Transaction
+from toolcrib.state.drivers.joined import join, join_async
 
 if TYPE_CHECKING:
     from toolcrib.project.durable.advance import RunAdvance
@@ -142,7 +143,7 @@ class ProjectCalls:
         with self.stored.database.write(f"calls {worker_name()}") as tx:
             # In the order of their keys: two that store the same ones never wait for each other.
             order = sorted(range(len(drafts)), key=lambda index: drafts[index]["idempotency_key"] or "")
-            ids = {index: self.stored.submit(**drafts[index], transaction=tx) for index in order}
+            ids = dict(zip(order, self.stored.submit_all(tx, [drafts[one] for one in order]), strict=True))
         return [ids[index] for index in range(len(drafts))]
 
     def submit_in(self, connection: object, name: str, arguments: Any = None, **options: Any) -> str:

@@ -9,7 +9,6 @@ from toolcrib.project.catalog.catalog import ProjectCatalog
 from toolcrib.project.control.steps import ProjectSteps
 from toolcrib.project.setup import Setup
 from toolcrib.spec.model_provider import program_models
-from toolcrib.state import ChannelMessages
 from toolcrib.state.shared import shared_property
 
 if TYPE_CHECKING:
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from toolcrib.runs import Offer
     from toolcrib.runs.agents import AgentRuns, AgentTools, Models
     from toolcrib.runs.retention import Pruner
+    from toolcrib.state.outgoing.messages import ChannelMessages
 
 T = TypeVar("T")
 
@@ -64,6 +64,8 @@ class DurableParts:
     @property
     def messages(self) -> ChannelMessages:
         """Messages to people on channels."""
+        from toolcrib.state.outgoing.messages import ChannelMessages
+
         return ChannelMessages(self._steps.store.state)
 
     @shared_property

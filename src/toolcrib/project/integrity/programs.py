@@ -122,7 +122,7 @@ def _code_places(start: Start, manifest: str, root: Path, paths: Paths) -> list[
 
 def _interpreter(environment: str, paths: Paths) -> list[str]:
     """Return the files by which a virtual environment starts Python."""
-    from toolcrib.executors.python.executor import runs_in
+    from toolcrib.executors.python.interpreter import runs_in
 
     return runs_in(f"{paths.real(environment)}/bin/python", paths)
 
@@ -181,7 +181,7 @@ def running_from(root: str) -> tuple[str, ...]:
     As real paths, with the symbolic links on the way to them. Folders around the project at `root` are
     left out, or its tools could write nothing; the parts of a virtual environment stay.
     """
-    from toolcrib.executors.python.executor import runs_in
+    from toolcrib.executors.python.interpreter import runs_in
     from toolcrib.sandbox.files.paths import within
 
     paths = Paths()

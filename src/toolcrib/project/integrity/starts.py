@@ -10,16 +10,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from toolcrib.errors import NotTrusted, ToolcribError
-from toolcrib.guard import (
-    Ledger,
-    Pinned,
-    Snapshots,
-    StartHelper,
-    ToolDigest,
-    UnreadableError,
-    changed_parts,
-    start_unconfined,
-)
+from toolcrib.guard import Ledger, Pinned, Snapshots, ToolDigest, UnreadableError, changed_parts
+from toolcrib.guard.secrets.command_sources import StartHelper, start_unconfined
 from toolcrib.project.config.secrets import SourceSetting
 from toolcrib.project.config.settings import Config, is_trusted
 from toolcrib.project.config.started import CommandLine, digest_of

@@ -28,7 +28,8 @@ from toolcrib.executors.mcp.executor import McpExecutor
 from toolcrib.executors.mcp.launch.packages import Unresolved
 from toolcrib.executors.mcp.process.local import grants_of, unconfined_program
 from toolcrib.executors.mcp.server import McpServer
-from toolcrib.guard import Ledger, ServerTrust, Trusted, differences
+from toolcrib.guard import Ledger, Trusted
+from toolcrib.guard.trust.definitions import ServerTrust, differences
 from toolcrib.manifest.dialects.mcp_servers import Resolved, ServerSpec
 from toolcrib.manifest.kinds import made_of
 from toolcrib.manifest.lint.wording import hidden_characters, instructions, texts

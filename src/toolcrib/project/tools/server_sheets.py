@@ -8,7 +8,8 @@ from dataclasses import asdict
 from typing import Any
 
 from toolcrib.executors.mcp.process.local import OWN_PROGRAM
-from toolcrib.guard import ToolDigest, Trusted, differences
+from toolcrib.guard import ToolDigest, Trusted
+from toolcrib.guard.trust.definitions import differences
 from toolcrib.manifest.touches import may_touch
 from toolcrib.project.tools.mounted import Mounted
 from toolcrib.project.trust.groups import SHOWN, cut, folded

@@ -49,7 +49,7 @@ _HINT = "Run `toolcrib trust` to see what the project would start, and to allow 
 
 @record
 class LoginStep:
-    """What a person has to do next to log in; nothing if both are None."""
+    """The next step of a person who logs in; nothing if both are None."""
 
     address: str | None = None
     """The address to open in a browser on this machine."""

@@ -22,9 +22,9 @@ from toolcrib.manifest import (
     load,
     make,
     read,
-    read_team,
 )
 from toolcrib.manifest.dialects.base import Translated
+from toolcrib.manifest.team import read_team
 from toolcrib.manifest.yaml.form import Form, Misfit
 from toolcrib.runs.agents.agent import Agent, full_model
 from toolcrib.spec.naming import did_you_mean

@@ -11,7 +11,7 @@ from typing import Any, Unpack, cast, get_args
 from toolcrib.core.context import new_trace
 from toolcrib.errors import ConflictError, InvalidInput, NotFoundError
 from toolcrib.runs.calls import DurableCalls
-from toolcrib.runs.dispatch import run_entry
+from toolcrib.runs.dispatch import Delivery, run_entry
 from toolcrib.runs.filters import Conditions, Filters, batches, conditions, count
 from toolcrib.runs.history import states_of
 from toolcrib.runs.sessions.events import RunEvents, RunNotes
@@ -70,7 +70,7 @@ class RunStore:
     def send(self, tx: Transaction, run_id: str, delay_s: float) -> None:
         """Ask, within the transaction, that a worker advances a run in this many seconds."""
         (provider,) = tx.one("SELECT provider FROM runs WHERE id = ?", run_id) or ("",)
-        self.calls.dispatcher.send(tx, run_entry(provider), run_id, delay_s=delay_s)
+        self.calls.dispatcher.send(tx, Delivery(run_entry(provider), run_id, delay_s))
 
     @contextmanager
     def change(self, scope: str) -> Iterator[RunNotes]:

@@ -40,7 +40,7 @@ class Matching(Struct, kw_only=True, rename="camel", forbid_unknown_fields=True)
     """The agent; of a call, the one whose run made it. A workflow is `workflow:NAME`."""
     session_id: str | UnsetType = UNSET
     caller: str | UnsetType = UNSET
-    """`token:NAME`, `cli`, …: only an administrator sees those of others."""
+    """`token:NAME`, `cli`, …: only an administrator sees those of other callers."""
     since: Time | UnsetType = UNSET
     """RFC 3339, as is `until`."""
     until: Time | UnsetType = UNSET

@@ -67,6 +67,9 @@ PATH: dict[str, Any] = {
     "tokenName": _named("`name` of a token.", "ci"),
     "secretName": _named("`name` of a secret.", "SHOP_KEY"),
     "server": _named("`name` of an MCP server.", "tickets"),
+    "stamp": _named("Proof that this link was sent to the account."),
+    "channel": _named("Channel of the account.", "telegram"),
+    "account": _named("Id of the account.", "12345"),
 }
 """The types of the parameters of paths, by name."""
 Tag = Annotated[str, Meta(pattern=r"^[a-zA-Z_][a-zA-Z0-9_-]{0,63}$", examples=["weather"])]

@@ -25,7 +25,7 @@ from toolcrib.serve.rest.calls import routes as calls
 from toolcrib.serve.rest.records import PATH
 from toolcrib.serve.rest.runs import runs, workflows
 from toolcrib.serve.rest.services import RestRequest
-from toolcrib.serve.rest.ui import events, page, session
+from toolcrib.serve.rest.ui import asked, events, page, session
 
 
 def get_openapi(request: RestRequest) -> Answer:
@@ -51,6 +51,7 @@ ROUTES: tuple[Route, ...] = (
     *runs.ROUTES,
     *workflows.ROUTES,
     *approvals.ROUTES,
+    *asked.ROUTES,
     *audit.ROUTES,
     *servers.ROUTES,
     *secrets.ROUTES,

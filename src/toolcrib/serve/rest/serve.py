@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from starlette.types import ASGIApp
 
 from toolcrib.guard import Tokens
-from toolcrib.project import Project, mcp_catalog
+from toolcrib.project import Project
+from toolcrib.project.mcp_catalog import mcp_catalog
 from toolcrib.serve.auth import Access, LoginSessions, OAuthResource, OutsideTokens, TrustedHosts
 from toolcrib.serve.http import BODY_S, GRACE_S, create_app, open_socket, serve_app
 from toolcrib.serve.mcp import ServerSettings

@@ -27,21 +27,24 @@ _RETRY_S = 0.5
 class Listener:
     """The listener of this process on one server. Its thread starts when it is first needed.
 
-    `connect` opens a connection of its own.
+    `connect` opens a connection of its own; `schema` returns that of the tables, once there was one.
     """
 
     def __init__(
         self,
         connect: Callable[[], psycopg.Connection[Any]],
         unavailable: Callable[[psycopg.Error], StateUnavailable],
+        schema: Callable[[], str],
         lease_s: float,
     ) -> None:
         self._unavailable = unavailable
+        self._schema = schema
         self._connect = connect
         self._lease_s = lease_s
         self._name = uuid.uuid4().hex
         self._holds = False
         self._version = 0
+        self._heard: list[Callable[[], None]] = []
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._stop = -1
@@ -52,9 +55,19 @@ class Listener:
         self._start()
         return self._version
 
-    def notify_sql(self, schema: str) -> str:
+    @contextmanager
+    def listening(self, heard: Callable[[], None]) -> Iterator[None]:
+        """Call `heard` in the thread when `version` has grown."""
+        self._heard.append(heard)
+        self._start()
+        try:
+            yield
+        finally:
+            self._heard.remove(heard)
+
+    def notify_sql(self) -> str:
         """Return the statement that notifies the listeners of all other processes."""
-        return f"NOTIFY toolcrib, '{schema.encode().hex()}/{self._name}'"
+        return f"NOTIFY toolcrib, '{_payload(self._schema(), self._name)}'"
 
     def holder(self) -> str:
         """Return the name under which this process holds things. It is renewed until `close`."""
@@ -112,29 +125,34 @@ class Listener:
             os.close(stop)
 
     def _listen(self, connection: psycopg.Connection[Any], stop: int) -> None:
-        heard: list[str] = []
+        texts: list[str] = []
         # Notices that come with an answer go to this handler; those that come between are read below.
-        connection.add_notify_handler(lambda notice: heard.append(notice.payload))
+        connection.add_notify_handler(lambda notice: texts.append(notice.payload))
         connection.execute("LISTEN toolcrib")
-        (schema,) = connection.execute(
-            "SELECT encode(convert_to(current_schema(), 'UTF8'), 'hex')"
-        ).fetchone() or ("",)
-        self._version += 1  # While nobody listened there may have been changes.
+        ours = _payload(self._schema(), "")
+        self._changed()  # While nobody listened there may have been changes.
         while True:
             if self._holds:
                 connection.execute(_BEAT, (self._name,))
-            # Four beats in a lease: one may be late without anything being given up.
-            ready = _readable(self._lease_s / 4, connection.fileno(), stop)
-            if stop in ready:
-                return
-            if ready:
-                connection.pgconn.consume_input()
-                while (notice := connection.pgconn.notifies()) is not None:
-                    heard.append(notice.extra.decode())
+            connection.pgconn.consume_input()
+            while (notice := connection.pgconn.notifies()) is not None:
+                texts.append(notice.extra.decode())
             # A process knows its own writes, and is not woken by them.
-            if any(text.startswith(f"{schema}/") and not text.endswith(self._name) for text in heard):
-                self._version += 1
-            heard.clear()
+            if any(text.startswith(ours) and not text.endswith(self._name) for text in texts):
+                self._changed()
+            texts.clear()
+            # Four beats in a lease: one may be late without anything being given up.
+            if stop in _readable(self._lease_s / 4, connection.fileno(), stop):
+                return
+
+    def _changed(self) -> None:
+        self._version += 1
+        for heard in list(self._heard):
+            heard()
+
+
+def _payload(schema: str, name: str) -> str:
+    return f"{schema.encode().hex()}/{name}"
 
 
 def _readable(seconds: float, *descriptors: int) -> list[int]:

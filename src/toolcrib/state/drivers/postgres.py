@@ -10,7 +10,7 @@ import os
 import select
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
@@ -130,7 +130,10 @@ class PostgresServer:
         """Connections of others that were found to lead to this database."""
         self.migrated: set[str] = set()
         """Names of the databases whose tables are up to date."""
-        self.listener = Listener(self._connect, self.unavailable, lease_s)
+        self.listener = self._listener()
+
+    def _listener(self) -> Listener:
+        return Listener(self._connect, self.unavailable, lambda: self.schema, self.lease_s)
 
     @property
     def quoted_schema(self) -> str:
@@ -163,7 +166,7 @@ class PostgresServer:
                     connection.execute("COMMIT")
                     # In the transaction, all that notify would wait for the disk in turn.
                     if transaction.notifies:
-                        connection.execute(self.listener.notify_sql(self.schema))
+                        connection.execute(self.listener.notify_sql())
             committed = True
         except StateUnavailable as error:
             if commits and connection is not None and connection.broken:
@@ -274,7 +277,7 @@ class PostgresServer:
         _INHERITED.extend(self._idle)
         self._pid, self._idle = os.getpid(), []
         self._lock, self._places = threading.Lock(), threading.BoundedSemaphore(_MOST)
-        self.listener = Listener(self._connect, self.unavailable, self.lease_s)
+        self.listener = self._listener()
 
     def unavailable(self, error: psycopg.Error) -> StateUnavailable:
         """Return the error for one of the driver, with a hint."""
@@ -338,6 +341,10 @@ class PostgresDatabase:
         """A number that changes soon after another process has committed a transaction with `notify`."""
         self.migrate()
         return self.server.listener.version
+
+    def listening(self, heard: Callable[[], None]) -> AbstractContextManager[None]:
+        """Call `heard` in a thread when another process has committed a transaction with `notify`."""
+        return self.server.listener.listening(heard)
 
     def holder(self) -> str:
         """Return a name for this process, which it keeps up by itself until it ends."""

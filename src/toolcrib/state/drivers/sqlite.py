@@ -9,7 +9,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 from toolcrib.errors import StateUnavailable
 from toolcrib.state.database import Transaction, storable
 from toolcrib.state.drivers.dialect import statements
+from toolcrib.state.drivers.notices import listening, notify
 from toolcrib.state.private import make_private
 from toolcrib.state.process import boot_id, is_alive, this_process, uptime
 
@@ -34,14 +35,15 @@ _INHERITED: list[sqlite3.Connection] = []
 
 
 class _SqliteTransaction(Transaction):
-    __slots__ = ("_since",)
+    __slots__ = ("_since", "notifies")
 
     def __init__(self, connection: sqlite3.Connection, since: Callable[[], float]) -> None:
         super().__init__(partial(_execute, connection))
         self._since = since
+        self.notifies = False
 
     def notify(self) -> None:
-        """Do nothing: other processes see each commit in `version`."""
+        self.notifies = True
 
     def clock(self) -> tuple[str, float]:
         return boot_id(), uptime()
@@ -157,6 +159,8 @@ class SqliteDatabase:
                 if group.error is not None:
                     raise group.error
                 committed = True
+                if transaction.notifies:
+                    notify(self.path)
         finally:
             if transaction is not None:
                 transaction.end(committed=committed)
@@ -216,15 +220,39 @@ class SqliteDatabase:
     @property
     def version(self) -> int:
         """A number that changes soon after another connection has committed; cheap to read."""
-        if self._writer.lock.acquire(blocking=False):  # Else this process writes: next time.
-            try:
-                row = self._writer.connection().execute("PRAGMA data_version").fetchone()
-                self._version = int(row[0])
-            except sqlite3.Error as error:
-                raise _unavailable(self.path, error) from error
-            finally:
-                self._writer.lock.release()
+        self._version = self._newest_version() or self._version
         return self._version
+
+    def _newest_version(self) -> int:
+        """Return the number as it is now; 0 while this process writes."""
+        if not self._writer.lock.acquire(blocking=False):
+            return 0
+        try:
+            row = self._writer.connection().execute("PRAGMA data_version").fetchone()
+            return int(row[0])
+        except sqlite3.Error as error:
+            raise _unavailable(self.path, error) from error
+        finally:
+            self._writer.lock.release()
+
+    @contextmanager
+    def listening(self, heard: Callable[[], None]) -> Iterator[None]:
+        """Call `heard` in a thread when another connection has committed a transaction with `notify`."""
+        seen = -1
+
+        def noticed() -> None:
+            nonlocal seen
+            version = 0
+            with suppress(StateUnavailable):  # Who looks is told.
+                version = self._newest_version()
+            if version != seen:  # Else it was this connection.
+                seen = version or seen
+                heard()
+
+        with suppress(StateUnavailable):
+            seen = self._newest_version()  # Makes the file, too.
+        with listening(self.path, noticed):
+            yield
 
     def _clock_since(self) -> float:
         """Return when the clock was last set, or the machine woke up: nobody could renew anything before."""

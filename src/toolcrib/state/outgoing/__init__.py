@@ -1,1 +1,1 @@
-"""What a database sends out: the outbox, and messages to people in it."""
+"""The outbox of a database, and the messages to people in it."""

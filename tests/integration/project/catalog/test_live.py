@@ -17,8 +17,8 @@ import pytest
 from tests.crib import Crib
 from toolcrib import Project
 from toolcrib.project import CatalogChange
-from toolcrib.project.catalog.watch import Inotify
 from toolcrib.spec import FileExec
+from toolcrib.state.inotify import Inotify
 
 PROMISED_S = 0.2
 """A change is in effect after so long,"""

@@ -17,7 +17,7 @@ import pytest
 from tests.crib import Crib
 from toolcrib import Project
 from toolcrib.project import CatalogChange
-from toolcrib.project.catalog.watch import Inotify
+from toolcrib.state.inotify import Inotify
 
 PATIENCE_S = 40
 

@@ -24,7 +24,8 @@ from tests.conftest import need
 from tests.crib import Crib
 from tests.integration.egress.servers import serving
 from toolcrib import Project
-from toolcrib.manifest import check_tool, read_dialect, read_team
+from toolcrib.manifest import check_tool, read_dialect
+from toolcrib.manifest.team import read_team
 
 pytestmark = pytest.mark.usefixtures("kernel")
 DATA = Path(__file__).parents[3] / "data"

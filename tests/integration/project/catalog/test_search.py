@@ -21,8 +21,9 @@ from tests.commands import Forked
 from tests.crib import Crib
 from tests.patience import patient
 from toolcrib.errors import InvalidInput
+from toolcrib.project.mcp_catalog import McpCatalog
 from toolcrib.search import words_of
-from toolcrib.spec import Caller
+from toolcrib.spec import Call, Caller
 
 BLOCK = {"entrypoint": "true"}
 
@@ -483,6 +484,27 @@ def test_a_question_finds_tools_by_what_they_do(crib: Crib) -> None:
     assert suggest(crib, "erase the lot", limit=2)[0] == "delete_everything"
     assert suggest(crib, "of the zzz") == []
     assert suggest(crib, "") == []
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "weather",
+        "weather of tomorrow",  # One tool has every word.
+        "what will tomorrow be like outside",  # None has, and other tools are meant by some.
+        "take a forecast of the railway",
+    ],
+)
+def test_a_list_and_the_meta_tool_have_one_order(crib: Crib, question: str) -> None:
+    async def both() -> tuple[list[str], list[str]]:
+        async with crib.open() as project:
+            listed = [hit["name"] for hit in project.search(question, limit=5)["hits"]]
+            call = Call("tools_search", {"query": question, "limit": 5}, caller="cli")
+            return listed, [tool["name"] for tool in (await McpCatalog(project).invoke(call)).unwrap()]
+
+    listed, found = asyncio.run(both())
+    assert listed
+    assert found[: len(listed)] == listed
 
 
 def test_a_question_finds_only_what_the_caller_may_see(crib: Crib) -> None:

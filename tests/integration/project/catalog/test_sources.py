@@ -12,8 +12,8 @@ import pytest
 from tests.crib import Crib, failed
 from toolcrib import Context, Project, Toolset
 from toolcrib.errors import UsageError
-from toolcrib.project import find, load_config, project_findings
-from toolcrib.project.authoring.lint import lint_sources
+from toolcrib.project import find, load_config
+from toolcrib.project.authoring.lint import lint_sources, project_findings
 from toolcrib.spec import Call, CallEvent
 
 pytestmark = pytest.mark.usefixtures("kernel")

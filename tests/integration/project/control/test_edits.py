@@ -14,7 +14,7 @@ import pytest
 from tests.crib import Crib, accept
 from toolcrib import Project
 from toolcrib.guard import Ledger
-from toolcrib.project import create_tool
+from toolcrib.project.authoring.creation import create_tool
 from toolcrib.project.trust.sheets import TrustSheet
 from toolcrib.spec import Call
 from toolcrib.state import Vault

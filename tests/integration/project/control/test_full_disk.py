@@ -16,7 +16,8 @@ SCRIPT = textwrap.dedent("""
     import asyncio, os, sys
     from pathlib import Path
     from toolcrib import Project
-    from toolcrib.guard import ANCHOR, verify
+    from toolcrib.guard import ANCHOR
+    from toolcrib.guard.audit.check import verify
 
     root = Path(sys.argv[1]) / "project"
     os.environ["TOOLCRIB_DATA"] = sys.argv[2]

@@ -22,7 +22,8 @@ from toolcrib.errors import (
     NotFoundError,
     RateLimited,
 )
-from toolcrib.guard import Approval, Approvals, Permit, canonical, may_decide
+from toolcrib.guard import Approval, Permit, canonical
+from toolcrib.guard.approvals.approvals import Approvals, may_decide
 from toolcrib.spec import Caller
 from toolcrib.state import PROJECT, SqliteDatabase
 

@@ -10,7 +10,8 @@ import pytest
 from tests.databases import Address
 from tests.guarded import Wall, approvals, ask, state
 from toolcrib.errors import NotFoundError
-from toolcrib.guard import Approval, Approvals
+from toolcrib.guard import Approval
+from toolcrib.guard.approvals.approvals import Approvals
 from toolcrib.state import watch
 
 DAY = 86_400.0
@@ -33,8 +34,7 @@ def waits(service: Approvals) -> Approval:
 
 
 async def test_who_waits_is_told_at_once(service: Approvals, monkeypatch: pytest.MonkeyPatch) -> None:
-    for rhythm in ("_INTERVAL_S", "_RECHECK_S"):  # So that nothing is found by looking again.
-        monkeypatch.setattr(watch, rhythm, 600.0)
+    monkeypatch.setattr(watch, "_RECHECK_S", 3_600.0)  # So that nothing is found by looking again.
     asked = waits(service)
     waiting = [asyncio.create_task(service.wait(asked.id)) for _ in range(3)]
     await asyncio.sleep(0)

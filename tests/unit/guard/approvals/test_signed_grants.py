@@ -9,7 +9,8 @@ import pytest
 
 from tests.databases import Address
 from tests.guarded import approvals, ask, vault
-from toolcrib.guard import Approval, Approvals, Permit
+from toolcrib.guard import Approval, Permit
+from toolcrib.guard.approvals.approvals import Approvals
 
 
 def waits(service: Approvals, number: int) -> Approval:

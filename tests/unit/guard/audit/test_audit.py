@@ -15,7 +15,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from toolcrib.errors import AuditUnavailable
-from toolcrib.guard import AuditLog, Head, parse, verify
+from toolcrib.guard import AuditLog, Head, parse
+from toolcrib.guard.audit.check import verify
 from toolcrib.guard.audit.line import GENESIS
 
 

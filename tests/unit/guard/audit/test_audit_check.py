@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.guard import AuditLog, Head, Verdict, verify
+from toolcrib.guard import AuditLog, Head
+from toolcrib.guard.audit.check import Verdict, verify
 
 COUNT = 9
 

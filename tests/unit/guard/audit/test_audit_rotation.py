@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from toolcrib.errors import AuditUnavailable
-from toolcrib.guard import AuditLog, BrokenChain, Head, parse, verify
+from toolcrib.guard import AuditLog, Head, parse
 from toolcrib.guard.audit.anchor import read_anchor
+from toolcrib.guard.audit.check import BrokenChain, verify
 from toolcrib.guard.audit.files import rotated_files
 
 SMALL = 700

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from toolcrib.guard import AuditLine, AuditLog, AuditQuery, AuditReader, open_calls, verify
+from toolcrib.guard import AuditLog
+from toolcrib.guard.audit.check import verify
+from toolcrib.guard.audit.search import AuditLine, AuditQuery, AuditReader, open_calls
 
 NOON = 1_736_424_000.0  # 2025-01-09T12:00:00Z
 

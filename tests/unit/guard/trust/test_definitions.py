@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from toolcrib.guard import Ledger, ServerTrust, differences
+from toolcrib.guard import Ledger
+from toolcrib.guard.trust.definitions import ServerTrust, differences
 from toolcrib.state import Vault
 
 FIND: dict[str, Any] = {"name": "find", "description": "Find.", "inputSchema": {"type": "object"}}

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
-from toolcrib.cli.caller import given_token
 from toolcrib.cli.commands.decide.trust_servers import (
     WAIT_S,
     listed,
@@ -15,16 +12,10 @@ from toolcrib.cli.commands.decide.trust_servers import (
     resolve,
 )
 from toolcrib.cli.commands.decide.trust_state import TrustState
-from toolcrib.cli.confirm import at_terminal, decide, require_person
-from toolcrib.cli.options import open_project, project_options, yes_option
+from toolcrib.cli.confirm import require_person
+from toolcrib.cli.options import project_options, yes_option
 from toolcrib.cli.output import print_change, print_json, print_note, print_result
 from toolcrib.errors import ApprovalRequired, NotTrusted, UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from toolcrib.project import Project
-    from toolcrib.spec import Tool
 
 
 @click.command("trust")
@@ -162,38 +153,3 @@ def _trust_lock(root: str | None, digest: str, *, as_json: bool) -> int:
     failed = resolve(project, () if project.servers is None else project.servers.mounted, "lock")
     print_failed(failed, "cannot start")
     return int(bool(failed))
-
-
-def accepted_project(root: str | None, *, ask: bool, load: bool = True) -> Project:
-    """Open a project as `open_project` does. If it is not accepted and somebody is at the terminal, ask
-    first."""
-    from toolcrib.project import Project
-
-    project = open_project(root, load=load)
-    if not ask or project.trust.given or given_token() is not None or not at_terminal():
-        return project
-    state = TrustState(Project.inspect(root))
-    state.print()
-    state.decide()
-    return open_project(root)
-
-
-def ask_for_trust(project: Project, which: Callable[[Tool], bool], then: str) -> None:
-    """Ask at the terminal, once, for the trust that some tools, agents or workflows wait for."""
-    from toolcrib.project.trust.groups import lines_of
-    from toolcrib.state import user_name
-
-    if given_token() is not None or not at_terminal() or not project.trust.given:
-        return
-    sheets = [sheet for sheet in project.trust.sheets(whole=False)[0] if sheet.waits and which(sheet.tool)]
-    if not sheets:
-        return
-    for line in lines_of(sheets):
-        print_note(f"  {line}")
-    if (channel := decide(f"Trust this, and {then}?", "trust")) is not None:
-        project.trust.accept(user_name(), sheets, channel=channel)
-
-
-def ask_for_files(project: Project) -> None:
-    """Ask at the terminal, once, for the trust that agents and workflows wait for."""
-    ask_for_trust(project, lambda tool: tool.kind in ("agent", "workflow"), "continue")

@@ -18,7 +18,9 @@ from toolcrib.cli.progress import waiting
 from toolcrib.errors import AuditUnavailable
 
 if TYPE_CHECKING:
-    from toolcrib.guard import AuditEntry, AuditLine, Verdict
+    from toolcrib.guard import AuditEntry
+    from toolcrib.guard.audit.check import Verdict
+    from toolcrib.guard.audit.search import AuditLine
 
 _POLL_S = 0.2
 _MOST_NAMED = 10
@@ -39,7 +41,7 @@ def verify_command(store: bool, root: str | None, as_json: bool) -> int:
 
     Exit 1 if a line was changed, removed or added; the first such place is printed.
     """
-    from toolcrib.guard import verify
+    from toolcrib.guard.audit.check import verify
 
     path, anchor = _places(root, store)
     with _readable(path), waiting(f"verifying {path.name}"):
@@ -99,7 +101,7 @@ def tail_command(number: int, follow: bool, store: bool, root: str | None, as_js
 
     With --follow, --json prints one document for each line.
     """
-    from toolcrib.guard import AuditQuery, AuditReader
+    from toolcrib.guard.audit.search import AuditQuery, AuditReader
 
     path, _ = _places(root, store)
     reader = AuditReader(path)
@@ -141,7 +143,7 @@ def tail_command(number: int, follow: bool, store: bool, root: str | None, as_js
 @project_options
 def search_command(store: bool, root: str | None, as_json: bool, limit: int, **asked: Any) -> None:
     """Show the lines that match every option, the newest last."""
-    from toolcrib.guard import AuditQuery, AuditReader
+    from toolcrib.guard.audit.search import AuditQuery, AuditReader
 
     path, _ = _places(root, store)
     with _readable(path), waiting(f"searching {path.name}"):
@@ -192,7 +194,7 @@ def _print_lines(lines: list[AuditLine], as_json: bool) -> None:
 
 
 def _documents(lines: list[AuditLine]) -> list[dict[str, Any]]:
-    from toolcrib.guard import open_calls
+    from toolcrib.guard.audit.search import open_calls
 
     found, states = [line.as_dict() for line in lines], open_calls(lines)
     return [one | {"state": states[one["seq"]]} if one.get("seq") in states else one for one in found]

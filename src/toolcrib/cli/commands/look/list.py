@@ -193,7 +193,8 @@ def _skills(named: str | None, member: str | None, project: Project) -> set[str]
     Built-in tools that the team lists are on here, as they are for an agent that lists them. `named` is the
     team's file; None for the project's own.
     """
-    from toolcrib.manifest import ANY_FILE, check_team, failure, load_team
+    from toolcrib.manifest import ANY_FILE, failure
+    from toolcrib.manifest.team import check_team, load_team
     from toolcrib.project import source_files
 
     path = named or str(project.root / "team.yaml")

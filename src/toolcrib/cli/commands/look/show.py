@@ -12,7 +12,6 @@ import click
 
 from toolcrib.cli.arguments import complete_tool, parse_target, resolved
 from toolcrib.cli.caller import caller_of
-from toolcrib.cli.commands.bundles.chosen import document_of
 from toolcrib.cli.options import FileCommand, open_project, project_options
 from toolcrib.cli.output import print_json, print_result, printable
 from toolcrib.errors import ToolcribError, ToolNotFound
@@ -72,6 +71,8 @@ def command(tool: str, root: str | None, as_json: bool) -> None:
     found = replace(found, permissions=project.permissions_of(found))
     middleware = names_for(project.toolset.middleware, found.name)
     if as_json:
+        from toolcrib.cli.commands.bundles.chosen import document_of
+
         record = document_of(project.bundles.tool(found.name, caller, identity))
         source, permissions = found.source, found.permissions.as_json()
         named = {"path": source.path, "dialect": source.dialect, "sha256": source.sha256} if source else None

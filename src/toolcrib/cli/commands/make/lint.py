@@ -54,7 +54,8 @@ def command(
     if of is not None:
         print_json(_schema(of))
         return 0
-    from toolcrib.project import find, project_findings
+    from toolcrib.project import find
+    from toolcrib.project.authoring.lint import project_findings
 
     if files:
         found, where = _lint_files(files), ", ".join(files)

@@ -45,7 +45,7 @@ def command(
     lack a secret are skipped, with the reason. A recorded file has no secrets, and replaying it needs none.
     Exit 1 if an example fails. Without NAMES, exit 4 if a manifest has errors.
     """
-    from toolcrib.cli.commands.decide.trust import accepted_project, ask_for_trust
+    from toolcrib.cli.commands.decide.accepting import accepted_project, ask_for_trust
     from toolcrib.egress.cassettes import cassette
     from toolcrib.project import Project
     from toolcrib.project.authoring.examples import ReplayedSecrets, try_examples

@@ -31,6 +31,9 @@ _NAMES = ("telegram", "discord", "slack", "whatsapp", "webhook", "console")
     help="A channel that messages may be for (default: all).",
 )
 @click.option("--agent", help="The agent of the project that answers what people write.")
+@click.option(
+    "--page", metavar="URL", help="The address of the project's server: links of questions lead there."
+)
 @click.option("--owner", "owners", type=int, multiple=True, help="A user id whose messages count too.")
 @root_option
 def command(
@@ -38,6 +41,7 @@ def command(
     state: Path | None,
     channels: tuple[str, ...],
     agent: str | None,
+    page: str | None,
     owners: tuple[int, ...],
     root: str | None,
 ) -> None:
@@ -45,11 +49,13 @@ def command(
 
     A message waits in the database until NATS has stored it. At a signal the bridge ends when nothing waits
     any more, at a second one at once. With --agent, each message of a person begins a
-    run, whose answer goes back; `toolcrib worker` executes the runs.
+    run, whose answer goes back; `toolcrib worker` executes the runs. What waits for approval is sent to the
+    approvals.people of the project, who decide in their chats.
     """
-    from toolcrib.cli.commands.decide.trust import accepted_project
+    from toolcrib.cli.commands.decide.accepting import accepted_project
     from toolcrib.pods.bridge import Bridge
     from toolcrib.pods.inbox import Inbox
+    from toolcrib.pods.questions import Questions
     from toolcrib.pods.running import until_stopped
     from toolcrib.pods.spool import Spool
     from toolcrib.state import PROJECT, Database, SqliteDatabase
@@ -72,6 +78,10 @@ def command(
             later.callback(spool.close)
         bridge = Bridge(database, os.environ, channels or _NAMES, spool)
         others = [Inbox(project, agent).run] if project is not None and agent is not None else []
+        if project is not None and project.chat_approvals.accounts:
+            questions = Questions(project, page or "")
+            bridge.complete = questions.complete
+            others.append(questions.run)
         print_note("passing messages on")
         asyncio.run(until_stopped(bridge.run(*others), bridge.drained))
     print_note("stopped")

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from toolcrib.cli.caller import caller_of
-from toolcrib.cli.commands.decide.trust import ask_for_files
+from toolcrib.cli.commands.decide.accepting import ask_for_files
 from toolcrib.cli.options import open_project, project_options
 from toolcrib.cli.output import (
     one_line,

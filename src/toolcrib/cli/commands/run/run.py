@@ -71,7 +71,7 @@ def command(
     JSON object on standard input. A value is text if the schema allows text, else JSON. Later words
     replace what earlier files contain. `run FILE.py[:OBJECT] NAME …` runs a tool of a Python file.
     """
-    from toolcrib.cli.commands.decide.trust import accepted_project
+    from toolcrib.cli.commands.decide.accepting import accepted_project
     from toolcrib.project.program import frames_of
 
     if verbose:

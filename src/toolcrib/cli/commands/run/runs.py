@@ -11,7 +11,7 @@ import click
 
 from toolcrib.cli.arguments import parse_arguments
 from toolcrib.cli.caller import caller_of, seen_by
-from toolcrib.cli.commands.decide.trust import ask_for_files
+from toolcrib.cli.commands.decide.accepting import ask_for_files
 from toolcrib.cli.commands.run.matching import change_all, filter_options, made_by, many_options, mine
 from toolcrib.cli.commands.run.sessions import command as sessions
 from toolcrib.cli.commands.run.sessions import created

@@ -68,7 +68,7 @@ def command(
 
     Exit 0 if the tool ran, even if it failed.
     """
-    from toolcrib.cli.commands.decide.trust import accepted_project
+    from toolcrib.cli.commands.decide.accepting import accepted_project
     from toolcrib.project.trace import Allowed, Trace
 
     # Before the run, so that nobody waits for it in vain.

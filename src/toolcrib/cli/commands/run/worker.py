@@ -40,7 +40,7 @@ def command(root: str | None, concurrency: int, memory_mb: int | None, **how: An
     A call whose worker dies continues elsewhere. At SIGTERM a worker takes no more calls, and gives back
     those that do not end in time.
     """
-    from toolcrib.cli.commands.decide.trust import accepted_project
+    from toolcrib.cli.commands.decide.accepting import accepted_project
     from toolcrib.runs import Offer, reasons_of
 
     project = accepted_project(root, ask=True, load=False)

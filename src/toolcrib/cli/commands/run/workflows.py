@@ -9,7 +9,7 @@ import click
 
 from toolcrib.cli.arguments import parse_arguments
 from toolcrib.cli.caller import caller_of
-from toolcrib.cli.commands.decide.trust import ask_for_files
+from toolcrib.cli.commands.decide.accepting import ask_for_files
 from toolcrib.cli.commands.run.runs import followed
 from toolcrib.cli.options import open_project, project_options
 from toolcrib.cli.output import print_error, print_interrupted, print_json, print_note, print_result

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from toolcrib.executors.mcp.launch.launchers import launched
 from toolcrib.executors.mcp.launch.line import Launch, MachineView
-from toolcrib.executors.python.executor import home_of
+from toolcrib.executors.python.interpreter import home_of
 from toolcrib.sandbox.files.paths import Paths, beginning, first_line, within
 
 _PYTHON = re.compile(r"(?:python|pypy)[0-9.]*t?")

@@ -14,7 +14,7 @@ from toolcrib.executors.mcp.launch.line import Launch, MachineView
 from toolcrib.executors.mcp.launch.needs import launch_of, scripts_outside
 from toolcrib.executors.mcp.launch.packages import Unresolved
 from toolcrib.executors.mcp.process.refusals import LocalProcess
-from toolcrib.executors.python.executor import runs_in
+from toolcrib.executors.python.interpreter import runs_in
 from toolcrib.executors.workspace.workspace import SYSTEM_PATH, Workspace, process_job
 from toolcrib.manifest.code import named_by
 from toolcrib.manifest.dialects.mcp_servers import ServerSpec, expand

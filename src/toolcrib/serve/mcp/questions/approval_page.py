@@ -20,11 +20,11 @@ from toolcrib.serve.mcp.questions.elicitation import ApprovalQuestion, Approver,
 _MOST = 16_384
 """Bytes of the longest head of a request; a body has fewer than 10,000."""
 _REQUEST_S = 10.0
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; frame-ancestors 'none'"
 _HEAD = (
     "HTTP/1.1 {status}\r\nContent-Type: text/html; charset=utf-8\r\nContent-Length: {length}\r\n"
     "Cache-Control: no-store\r\nReferrer-Policy: no-referrer\r\nConnection: close\r\n"
-    "Content-Security-Policy: default-src 'none'; style-src 'unsafe-inline'; form-action 'self';"
-    " frame-ancestors 'none'\r\n\r\n"
+    f"Content-Security-Policy: {POLICY}\r\n\r\n"
 )
 _PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Toolcrib: approval</title>
 <meta name="viewport" content="width=device-width"><meta name="color-scheme" content="light dark">
@@ -34,10 +34,25 @@ input, button {{ font: inherit; padding: .3em .8em }}</style>
 {body}"""
 _FORM = """<h1>May this call run?</h1><pre>{text}</pre><form method="post">
 <p><label>Reason: <input name="reason"></label></p>
-<p><label><input type="checkbox" name="dont_ask_again"> If denied, don't ask again soon</label></p>
-<p><button name="answer" value="approve">Run it once</button>
+{more}<p><button name="answer" value="approve">Run it once</button>
 <button name="answer" value="deny">Deny</button></p>
 </form>"""
+_AGAIN = """<p><label><input type="checkbox" name="dont_ask_again">
+If denied, don't ask again soon</label></p>
+"""
+
+
+def page_of(body: str) -> str:
+    """Return a whole page, of HTML."""
+    return _PAGE.format(body=body)
+
+
+def form_about(question: str, more: str = "") -> str:
+    """Return the form that asks: `answer` is `approve` or `deny`, `reason` a text."""
+    from html import escape
+
+    # The text has arguments of the call, which must not become HTML.
+    return _FORM.format(text=escape(question), more=more)
 
 
 class AnswerPage:
@@ -76,7 +91,7 @@ class AnswerPage:
                 body = await reader.readexactly(int(size[1])) if size else b""
                 given = parse_qs(body.decode())
                 status, page = await asyncio.to_thread(self._answer, method, path, given)
-                data = _PAGE.format(body=page).encode()
+                data = page_of(page).encode()
                 writer.write(_HEAD.format(status=status, length=len(data)).encode() + data)
                 await writer.drain()
         writer.close()
@@ -91,10 +106,7 @@ class AnswerPage:
         given_answer = given.get("answer", [""])[0]
         # A program that looks at links must not decide, nor a form that did not come whole.
         if method != "POST" or given_answer not in ("approve", "deny"):
-            from html import escape
-
-            # The text has arguments of the call, which must not become HTML.
-            return "200 OK", _FORM.format(text=escape(text))
+            return "200 OK", form_about(text, _AGAIN)
         approved = given_answer == "approve"
         answer = UserAnswer(approved, given.get("reason", [""])[0], "dont_ask_again" in given)
         self._approver.decide(approval, unquote(client), answer)

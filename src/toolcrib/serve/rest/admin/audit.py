@@ -9,7 +9,9 @@ from msgspec import UNSET, Struct, UnsetType
 
 from toolcrib.bundles.records import Moment
 from toolcrib.errors import AuditUnavailable
-from toolcrib.guard import ANCHOR, AuditQuery, AuditReader, verify
+from toolcrib.guard import ANCHOR
+from toolcrib.guard.audit.check import verify
+from toolcrib.guard.audit.search import AuditQuery, AuditReader
 from toolcrib.project.catalog.pages import page_token
 from toolcrib.serve.http import Answer, Routes
 from toolcrib.serve.rest.pages import PageQuery, page_start

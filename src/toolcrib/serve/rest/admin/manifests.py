@@ -28,7 +28,7 @@ from toolcrib.manifest.openapi import (
     read_document,
     write_manifests,
 )
-from toolcrib.project import project_findings
+from toolcrib.project.authoring.lint import project_findings
 from toolcrib.project.root import require_inside
 from toolcrib.serve.http import Answer, Routes
 from toolcrib.serve.rest.records import Body

@@ -41,14 +41,14 @@ class ServerAnswer(Struct, kw_only=True):
     unusable: list[str]
     """Tools that cannot be used, and why."""
     starts: int
-    """How often this server process has started it."""
+    """Number of times that this server process has started it."""
     error: Problem | None
     """Its last failure, if it has not been ready since."""
     stderr: str
     """The end of what its process wrote to standard error."""
     sandbox: str | None
     grants: list[str]
-    """What its process may use, in words."""
+    """A sentence on what its process may use."""
 
 
 class ServerList(Struct, kw_only=True):
@@ -69,7 +69,7 @@ class LoginHosts(Body, kw_only=True):
 
 
 class LoginAnswer(Struct, kw_only=True, frozen=True):
-    """What the person has to do next; nothing if both are null."""
+    """The next step of the person; nothing if both are null."""
 
     address: str | None
     """The address to open in a browser on the machine of this server, within five minutes."""
