@@ -266,21 +266,12 @@ class Bundles:
 
         No tool is made ready for it. Raises InvalidInput for a query without a word, and InvalidToken.
         """
-        from toolcrib.project.catalog.search import asked
-
-        every = replace(wish, include_disabled=True)
-        if query is not None:
-            wanted = asked(query, wish.tags, wish.kinds)
-            within = self._within(every)
-            all_found = self._parts.search.find(wanted, within, 1, None, lambda found: list(found.every()))
-        else:
-            all_found = self._every(every, check=False)
+        found = self._found(query, wish)
+        # Not the same search: what is enabled may match better or worse than what is disabled.
+        every = found if wish.include_disabled else self._found(query, replace(wish, include_disabled=True))
         with self.stored.lock:
             is_on = self.stored.listing.is_on
-            found = [one for one in all_found if is_on(one)]
-        disabled = len(all_found) - len(found)
-        if wish.include_disabled:
-            found = all_found
+            disabled = sum(not is_on(one) for one in every)
         sources = self.store.sources
         tags, bundles = (
             Counter(tag for one in found for tag in one.tags),
@@ -294,7 +285,16 @@ class Bundles:
         read = found if self._are_read else ()
         touches = Counter(what for one in read for what in self.entries.touched(one))
         counts = (tags, kinds, types, of, bundles, availability, touches)
-        return Facets(len(found), *(dict(one.most_common()) for one in counts), disabled)
+        return Facets(len(found), disabled, *(dict(one.most_common()) for one in counts))
+
+    def _found(self, query: str | None, wish: Wish) -> Sequence[ListedTool]:
+        """Return every tool of a list or search."""
+        from toolcrib.project.catalog.search import asked
+
+        if query is None:
+            return self._every(wish, check=False)
+        wanted, within = asked(query, wish.tags, wish.kinds), self._within(wish)
+        return self._parts.search.find(wanted, within, 1, None, lambda found: list(found.every()))
 
     @property
     def _are_read(self) -> bool:

@@ -32,6 +32,8 @@ class Facets(NamedTuple):
     """Counts of tools."""
 
     total: int
+    disabled: int
+    """How many are disabled, whether `total` has them or not."""
     tags: dict[str, int]
     kinds: dict[str, int]
     types: dict[str, int]
@@ -42,8 +44,6 @@ class Facets(NamedTuple):
     """`available` and `unavailable`, as far as it is known."""
     touches: dict[str, int]
     """What they may touch; empty with more than 1,000 records."""
-    disabled: int
-    """How many are disabled, whether `total` has them or not."""
 
 
 class Filter(NamedTuple):
