@@ -6,7 +6,7 @@ import re
 import shutil
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,6 +15,9 @@ from toolcrib.cli.fit import fit_report, print_fit
 from toolcrib.cli.hosts import HOSTS, AgentHost, add_server
 from toolcrib.cli.options import HostCommand, project_options
 from toolcrib.cli.output import print_json, print_note, print_result
+
+if TYPE_CHECKING:
+    from toolcrib.project.root import Place
 
 _PROJECT = "/project"
 """The folder of the project in a container."""
@@ -67,33 +70,19 @@ def command(
     own_name = re.sub(r"[^A-Za-z0-9_-]+", "-", source).strip("-").lower()
     if name is None:
         name = f"toolcrib-{own_name}" if own_name and (known.shared or place.file is not None) else "toolcrib"
-    if image is None:
-        server = _entry(known, ["serve", "--stdio", "--root", place.target], http)
-    elif http is not None:
-        raise click.UsageError("--http and --container cannot be used together")
-    else:
-        # Beside a Python file are the modules that it imports.
-        mounted = place.root if place.file is None else place.path.parent
-        root_there = _PROJECT + place.target.removeprefix(str(mounted))
-        server = known.program(*_container(image, mounted, f"toolcrib-{own_name}", root_there))
+    server = (
+        _entry(known, ["serve", "--stdio", "--root", place.target], http)
+        if image is None
+        else known.program(*_container(image, place, http, f"toolcrib-{own_name}"))
+    )
     text = add_server(before or "", path, known.keys(folder), name, server)
     fit = fit_report(root, host, name)
     diff = diff_of(path, before, text)
     backup = write_with_backup(path, before, text) if write and diff else None
     if as_json:
-        print_json(
-            {
-                "host": host,
-                "path": str(path),
-                "name": name,
-                "server": server,
-                "changed": bool(diff),
-                "written": bool(write and diff),
-                "backup": None if backup is None else str(backup),
-                "diff": diff,
-                "list": fit,
-            }
-        )
+        found = {"host": host, "path": str(path), "name": name, "server": server, "changed": bool(diff)}
+        saved = {"written": bool(write and diff), "backup": None if backup is None else str(backup)}
+        print_json({**found, **saved, "diff": diff, "list": fit})
         return
     if not diff:
         print_note(f"{path} has this server already; nothing to change.")
@@ -118,11 +107,16 @@ def _entry(host: AgentHost, arguments: list[str], http: str | None) -> dict[str,
     return host.remote(http)
 
 
-def _container(image: str, folder: Path, volume: str, root: str) -> tuple[str, list[str]]:
+def _container(image: str, place: Place, http: str | None, volume: str) -> tuple[str, list[str]]:
     """Return the program and arguments that serve a project in a container.
 
     The volume keeps what the user decides about the project there.
     """
+    if http is not None:
+        raise click.UsageError("--http and --container cannot be used together")
+    # Beside a Python file are the modules that it imports.
+    folder = place.root if place.file is None else place.path.parent
+    root = _PROJECT + place.target.removeprefix(str(folder))
     found = shutil.which("podman") or shutil.which("docker") or "docker"
     # Podman without root: files of the user belong to the image's user, and back.
     user = ["--userns=keep-id:uid=10001,gid=10001"] if Path(found).name == "podman" else []
