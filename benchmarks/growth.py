@@ -70,14 +70,16 @@ def _of_size(setting: Setting, tools: int, calls: int) -> dict[str, list[float]]
         "TOOLCRIB_CACHE": f"{root.parent}/cache",
         "TOOLCRIB_DATA": f"{root.parent}/data",
     }
-    command = [sys.executable, "-m", "benchmarks.growth", str(root), str(calls)]
-    done = subprocess.run(command, check=True, env=environment, stdout=subprocess.PIPE)
-    found: dict[str, list[float]] = json.loads(done.stdout.splitlines()[-1])
+    found: dict[str, list[float]] = {}
+    for stage in STAGES:
+        command = [sys.executable, "-m", "benchmarks.growth", stage, str(root), str(calls)]
+        done = subprocess.run(command, check=True, env=environment, stdout=subprocess.PIPE)
+        found |= json.loads(done.stdout.splitlines()[-1])
     return found
 
 
-def main(root: Path, calls: int) -> None:
-    """Measure one project, and print the figures as JSON."""
+def opening(root: Path, calls: int) -> dict[str, list[float]]:
+    """Open the project again and again, after adding ended calls."""
     opens: Callable[..., Any] = find("toolcrib.project", "Project").open
     found: dict[str, list[float]] = {PARSER: _timed(lambda: _parse(root), 1)}
     found[COLD] = _timed(lambda: _closed(opens(root, accept="all")), 1)
@@ -95,13 +97,16 @@ def main(root: Path, calls: int) -> None:
             found[name] += _timed(lambda use=use, opened=opened: use(opened), 1)  # type: ignore[misc]
             _closed(opened)
     found["open again"] = _timed(lambda: _closed(opens(root, accept="all")), 3)
-    asyncio.run(_opened(root, opens(root, accept="all"), found))
-    found["memory behind meta-tools"] = [_served(root)]
-    print(json.dumps(found))
+    return found
 
 
-async def _opened(root: Path, opened: Any, found: dict[str, list[float]]) -> None:
-    """Measure what a project does while it is open."""
+def opened_once(root: Path, _calls: int) -> dict[str, list[float]]:
+    """Open the project once in this process, and use it."""
+    return asyncio.run(_used(root, find("toolcrib.project", "Project").open(root, accept="all")))
+
+
+async def _used(root: Path, opened: Any) -> dict[str, list[float]]:
+    found: dict[str, list[float]] = {}
 
     async def add(a: int, b: int) -> int:
         return a + b
@@ -128,6 +133,8 @@ async def _opened(root: Path, opened: Any, found: dict[str, list[float]]) -> Non
         await asyncio.wait_for(seen.wait(), 60)
         found["reload"].append(time.perf_counter() - began)
     await opened.aclose()
+    found["memory behind meta-tools"] = [_served(root)]
+    return found
 
 
 def _first_call(opened: Any) -> None:
@@ -177,5 +184,7 @@ def _timed(work: Callable[[], object], times: int) -> list[float]:
     return taken
 
 
+STAGES = {"opening": opening, "opened": opened_once}
+
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]))
+    print(json.dumps(STAGES[sys.argv[1]](Path(sys.argv[2]), int(sys.argv[3]))))

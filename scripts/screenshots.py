@@ -25,8 +25,7 @@ def tool_path(opened: Opened, name: str) -> str:
 
 
 def settled(page: Page) -> None:
-    """Wait until the page shows all that it asked for."""
-    page.wait_for_load_state("networkidle")
+    """Wait until the page shows all that it asked for. Its stream of events never ends."""
     expect(page.locator(".loading")).to_have_count(0)
 
 

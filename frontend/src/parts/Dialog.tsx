@@ -3,6 +3,22 @@ import { t } from "../text";
 
 type Props = { title: string; close: () => void; children: ReactNode };
 
+type ChoiceProps = { label: string; busy?: boolean; act: () => void; close: () => void };
+
+/** The buttons at the end of a window: to do it, or not. */
+export function Decide({ label, busy = false, act, close }: ChoiceProps) {
+  return (
+    <div className="actions">
+      <button type="button" className="button primary" disabled={busy} onClick={act}>
+        {label}
+      </button>
+      <button type="button" className="button" onClick={close}>
+        {t("build.cancel")}
+      </button>
+    </div>
+  );
+}
+
 /** A window above the page, which Esc closes. */
 export function Dialog({ title, close, children }: Props) {
   const dialog = useRef<HTMLDialogElement>(null);

@@ -4,10 +4,11 @@ import { useChanges } from "../api/changes";
 import { logOut } from "../api/session";
 import { PAGES } from "../pages";
 import { chooseLanguage, LANGUAGES, language, t } from "../text";
+import { Choice } from "./fields";
 import { useWaiting } from "./Heading";
 import { Notices } from "./notices";
 import { Badge, Icon } from "./small";
-import { applyTheme, currentTheme, THEMES, type Theme } from "./theme";
+import { applyTheme, currentTheme, THEMES } from "./theme";
 
 const Palette = lazy(() => import("./Palette"));
 const SEARCH = "M10.5 4a6.5 6.5 0 1 0 0 13 6.5 6.5 0 0 0 0-13zM15.5 15.5 21 21";
@@ -90,33 +91,17 @@ function Choices() {
   const [theme, setTheme] = useState(currentTheme());
   return (
     <footer className="choices">
-      <label>
-        <span>{t("app.theme")}</span>
-        <select
-          value={theme}
-          onChange={(event) => {
-            const next = event.target.value as Theme;
-            applyTheme(next);
-            setTheme(next);
-          }}
-        >
-          {THEMES.map((one) => (
-            <option key={one} value={one}>
-              {t(`app.theme.${one}`)}
-            </option>
-          ))}
-        </select>
-      </label>
-      <label>
-        <span>{t("app.language")}</span>
-        <select value={language} onChange={(event) => chooseLanguage(event.target.value as "en" | "de")}>
-          {Object.entries(LANGUAGES).map(([code, name]) => (
-            <option key={code} value={code}>
-              {name}
-            </option>
-          ))}
-        </select>
-      </label>
+      <Choice
+        label={t("app.theme")}
+        value={theme}
+        change={(next) => {
+          applyTheme(next);
+          setTheme(next);
+        }}
+        of={THEMES}
+        text={(one) => t(`app.theme.${one}`)}
+      />
+      <Choice label={t("app.language")} value={language as "en" | "de"} change={chooseLanguage} of={["en", "de"]} text={(one) => LANGUAGES[one]} />
       <button type="button" className="button quiet" onClick={() => void logOut()}>
         {t("app.logout")}
       </button>

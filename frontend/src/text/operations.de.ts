@@ -80,7 +80,6 @@ export const operations: Record<keyof typeof english, string> = {
   "tokens.ends.0": "bis zum Widerruf",
   "tokens.make": "Anlegen",
   "tokens.once": "Das ist das Token {name}. Es wird nicht wieder gezeigt.",
-  "tokens.copy": "Kopieren",
   "tokens.revoke": "Widerrufen",
   "tokens.revoked": "{name} ist widerrufen",
   "tokens.all": "alle Tools",
@@ -145,8 +144,6 @@ export const operations: Record<keyof typeof english, string> = {
 
   "run.new": "Einen Lauf beginnen",
   "run.new.what": "Agent oder Workflow",
-  "run.new.agents": "Agenten",
-  "run.new.workflows": "Workflows",
   "run.new.none": "Das Projekt hat keinen Agenten und keinen Workflow.",
   "run.new.prompt": "Auftrag",
   "run.new.inputs": "Eingaben",

@@ -78,7 +78,6 @@ export const operations = {
   "tokens.ends.0": "until it is revoked",
   "tokens.make": "Create",
   "tokens.once": "This is the token {name}. It is not shown again.",
-  "tokens.copy": "Copy",
   "tokens.revoke": "Revoke",
   "tokens.revoked": "{name} is revoked",
   "tokens.all": "all tools",
@@ -143,8 +142,6 @@ export const operations = {
 
   "run.new": "Start a run",
   "run.new.what": "Agent or workflow",
-  "run.new.agents": "Agents",
-  "run.new.workflows": "Workflows",
   "run.new.none": "The project has no agent and no workflow.",
   "run.new.prompt": "Prompt",
   "run.new.inputs": "Inputs",

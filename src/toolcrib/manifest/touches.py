@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+from typing import Literal
 from urllib.parse import urlsplit
 
 from toolcrib.manifest.kinds import IN_PROCESS, kind_of
 from toolcrib.spec import Tool
+
+Touch = Literal["network", "read", "write", "secrets", "environment", "code", "tools", "nothing"]
+"""What a tool may touch, in a word: `code` is code that is not confined or comes with a call."""
+
+
+def touched(tool: Tool) -> frozenset[Touch]:
+    """Return what a call of this tool may touch, in words to count tools by."""
+    return frozenset(what for what, _ in _lines(tool)) or frozenset({"nothing"})
 
 
 def may_touch(tool: Tool) -> list[str]:
@@ -17,7 +26,7 @@ def may_touch(tool: Tool) -> list[str]:
 
 def effects(tool: Tool) -> list[str]:
     """List those lines that say more than that it reads files: they are the reasons to ask for trust."""
-    return [line for acts, line in _lines(tool) if acts]
+    return [line for what, line in _lines(tool) if what not in ("read", "tools") and line != IN_PROCESS]
 
 
 def hosts(tool: Tool) -> list[str]:
@@ -30,17 +39,17 @@ def hosts(tool: Tool) -> list[str]:
     return [url] if url else []
 
 
-def _lines(tool: Tool) -> Iterator[tuple[bool, str]]:
+def _lines(tool: Tool) -> Iterator[tuple[Touch, str]]:
     permissions, kind = tool.permissions, kind_of(tool)
     if network := _network(tool):
-        yield True, f"network: {network}"
-    yield from ((False, f"read {path}") for path in permissions.read)
-    yield from ((True, f"write {path}") for path in permissions.write)
-    yield from ((True, f"secret {secret.name}") for secret in permissions.secrets)
-    yield from ((True, f"environment variable {name}") for name in permissions.env)
-    yield from ((line != IN_PROCESS, line) for line in kind.touches(tool))
+        yield "network", f"network: {network}"
+    yield from (("read", f"read {path}") for path in permissions.read)
+    yield from (("write", f"write {path}") for path in permissions.write)
+    yield from (("secrets", f"secret {secret.name}") for secret in permissions.secrets)
+    yield from (("environment", f"environment variable {name}") for name in permissions.env)
+    yield from (("code", line) for line in kind.touches(tool))
     if names := ", ".join(dict.fromkeys(name for _, name in kind.calls(tool.config))):
-        yield False, f"everything that the tools it calls may touch: {names}"
+        yield "tools", f"everything that the tools it calls may touch: {names}"
 
 
 def _network(tool: Tool) -> str:

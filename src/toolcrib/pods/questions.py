@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from toolcrib.errors import ToolcribError
-from toolcrib.guard import Approval
+from toolcrib.guard.approvals.records import Approval
 from toolcrib.pods.bus import RECEIVED, Bus
 from toolcrib.pods.channels.channel import USER, Inbound
 from toolcrib.project import Project

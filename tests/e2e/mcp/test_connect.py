@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -229,3 +230,30 @@ def test_a_project_cannot_have_a_file_elsewhere_changed(hosts: Hosts, tmp_path: 
     code, _, error = hosts.connect("cursor", "--write")
     assert (code, "symbolic link" in error) == (2, True)
     assert elsewhere.read_text() == "{}"
+
+
+async def test_a_container_gets_the_project_and_a_volume_for_decisions(hosts: Hosts) -> None:
+    image = "registry.example.com/toolcrib:1"
+    # There is no engine on every machine: this one starts Toolcrib here, with the folder that it was given.
+    engine = hosts.home / "podman"
+    engine.write_text(
+        """#!/bin/sh
+while [ "$1" != registry.example.com/toolcrib:1 ]; do
+    case "$1" in *:/project) folder="${1%:/project}" ;; esac
+    shift
+done
+[ "$5" = /project ] && exec "$TOOLCRIB" "$2" "$3" "$4" "$folder"
+"""
+    )
+    engine.chmod(0o755)
+    hosts.env["PATH"] = f"{hosts.home}:{hosts.env['PATH']}"
+    accept(hosts.crib.root)
+    assert hosts.connect("cursor", "--container", image, "--write")[0] == 0
+    entry = hosts.entry("cursor")
+    assert f"{hosts.crib.root}:/project" in entry["args"]
+    assert "toolcrib-project:/data" in entry["args"]
+    env = {**os.environ, "TOOLCRIB": str(Path(sys.executable).with_name("toolcrib"))}
+    parameters = StdioServerParameters(command=entry["command"], args=entry["args"], env=env)
+    async with Client(parameters) as client:
+        assert "read" in [tool.name for tool in (await client.list_tools()).tools]
+    assert hosts.connect("cursor", "--container", image, "--http")[0] == 2

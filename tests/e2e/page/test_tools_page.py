@@ -29,6 +29,9 @@ def test_search_filters_and_order_are_in_the_address(opened: Open) -> None:
     page.get_by_role("checkbox", name="demo").check()
     assert "q=greets" in page.url
     assert "tags=demo" in page.url
+    page.get_by_role("checkbox", name="Code of any kind").check()
+    expect(page.get_by_role("link", name="greet", exact=True)).to_be_visible()
+    assert "touches=code" in page.url
     page.reload()
     expect(page.get_by_role("checkbox", name="demo")).to_be_checked()
     page.get_by_role("searchbox").fill("nothing like it")

@@ -18,6 +18,7 @@ from toolcrib.errors import (
 )
 from toolcrib.sandbox import FilePart, Root, Roots
 from toolcrib.sandbox.files import beneath
+from toolcrib.sandbox.files.roots import OpenRoots
 
 ESCAPES = "path escapes sandbox"
 
@@ -331,3 +332,30 @@ def test_a_file_that_grows_is_read_to_the_limit(base: Path, roots: Roots) -> Non
         growing.write(b"x" * 100)
         growing.flush()
         assert len(roots.read("file", 0, 50).data) == 50
+
+
+def test_roots_stay_open_until_another_folder_has_their_path(base: Path) -> None:
+    kept, root = OpenRoots(), Root(str(base / "root"))
+    opened = kept.get((root,))
+    assert kept.get((root,)) is opened
+    (base / "root").rename(base / "old")
+    (base / "root").mkdir()
+    (base / "root/file").write_bytes(b"new")
+    assert kept.get((root,)).read("file").data == b"new"
+    assert opened.read("file").data == b"0123456789"  # Whoever still uses it reads what was granted.
+
+
+def test_a_root_that_became_a_link_is_not_used_open(base: Path) -> None:
+    kept, root = OpenRoots(), Root(str(base / "root"))
+    kept.get((root,))
+    (base / "root").rename(base / "old")
+    (base / "root").symlink_to(base / "old")
+    with pytest.raises(PermissionDenied, match="symbolic link"):
+        kept.get((root,))
+
+
+def test_few_roots_stay_open(base: Path) -> None:
+    kept, before = OpenRoots(most=2), len(os.listdir("/proc/self/fd"))
+    for hidden in "abcde":
+        kept.get((Root(str(base / "root"), hidden=(hidden,)),))
+    assert len(os.listdir("/proc/self/fd")) == before + 2

@@ -1,5 +1,6 @@
 import type { UseQueryResult } from "@tanstack/react-query";
 import type { Schemas } from "../../api/client";
+import { Code } from "../../parts/Code";
 import { plain } from "../../parts/json";
 import { When } from "../../parts/small";
 import { Shown } from "../../parts/states";
@@ -26,16 +27,12 @@ export function Facts({ query }: { query: UseQueryResult<Schemas["ApprovalDetail
             </p>
             <Compared last={facts.lastApproved} asked={asked} />
             {facts.would !== null && (
-              <pre tabIndex={0} dir="ltr">
-                {plain(JSON.stringify(facts.would, null, 2))}
-              </pre>
+              <Code text={JSON.stringify(facts.would, null, 2)} />
             )}
             {facts.untrusted.length > 0 && (
               <>
                 <p>{t("approvals.untrusted")}</p>
-                <pre tabIndex={0} dir="ltr">
-                  {plain(facts.untrusted.join("\n"))}
-                </pre>
+                <Code text={facts.untrusted.join("\n")} />
               </>
             )}
             <p className="muted">

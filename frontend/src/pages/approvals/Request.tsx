@@ -1,6 +1,7 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useId, useState } from "react";
 import { api, data, type Schemas } from "../../api/client";
+import { Code } from "../../parts/Code";
 import { plain, readObject } from "../../parts/json";
 import { announce } from "../../parts/notices";
 import { Badge, When } from "../../parts/small";
@@ -44,7 +45,7 @@ function One({ request, group }: { request: Approval; group: Approval[] }) {
         </span>
       </div>
       <p>{plain(request.reason)}</p>
-      <p className="request-facts">
+      <p className="row-facts">
         <span>{t("approvals.by", { caller: plain(callers.join(", ")) })}</span>
         <When moment={request.askedAt} />
         {request.touches.map((one) => (
@@ -52,9 +53,7 @@ function One({ request, group }: { request: Approval; group: Approval[] }) {
         ))}
       </p>
       {edited === null ? (
-        <pre tabIndex={0} dir="ltr" aria-label={t("approvals.arguments")}>
-          {plain(own)}
-        </pre>
+        <Code label={t("approvals.arguments")} text={own} />
       ) : (
         <>
           <textarea

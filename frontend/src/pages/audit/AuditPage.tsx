@@ -1,6 +1,8 @@
 import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { api, data, type Schemas } from "../../api/client";
+import { Code } from "../../parts/Code";
+import { Line, More } from "../../parts/fields";
 import { saveFile } from "../../parts/files";
 import { Heading } from "../../parts/Heading";
 import { plain } from "../../parts/json";
@@ -33,16 +35,13 @@ export function Page() {
       <Chain />
       <div className="toolbar">
         {FIELDS.map((name) => (
-          <label key={name}>
-            <span>{t(`audit.${name}`)}</span>
-            <input
-              type="search"
-              value={address[name] ?? ""}
-              onChange={(event) =>
-                void navigate({ to: "/audit", replace: true, search: { ...asked, [name]: event.target.value } })
-              }
-            />
-          </label>
+          <Line
+            key={name}
+            label={t(`audit.${name}`)}
+            type="search"
+            value={address[name] ?? ""}
+            change={(value) => void navigate({ to: "/audit", replace: true, search: { ...asked, [name]: value } })}
+          />
         ))}
       </div>
       <p>
@@ -56,20 +55,18 @@ export function Page() {
       <ul className="rows">
         {lines.map((line, index) => (
           <li key={line.seq ?? `stray ${index}`} className="row audit-row">
-            <Line line={line} />
+            <Entry line={line} />
           </li>
         ))}
       </ul>
       {pages.hasNextPage && (
-        <button type="button" className="button more" onClick={() => void pages.fetchNextPage()}>
-          {t("tools.more")}
-        </button>
+        <More load={() => void pages.fetchNextPage()} />
       )}
     </div>
   );
 }
 
-function Line({ line }: { line: Lines[number] }) {
+function Entry({ line }: { line: Lines[number] }) {
   if (line.stray !== undefined) return <code>{plain(line.stray)}</code>;
   const { name, status, caller } = (line.fields ?? {}) as Record<string, unknown>;
   const tone = status === "success" ? "good" : status === "error" || status === "refused" ? "bad" : "";
@@ -82,9 +79,7 @@ function Line({ line }: { line: Lines[number] }) {
         {typeof caller === "string" && <span className="muted">{plain(caller)}</span>}
         {line.time !== undefined && <When moment={line.time} />}
       </summary>
-      <pre tabIndex={0} dir="ltr">
-        {plain(JSON.stringify(line.fields ?? {}, null, 2))}
-      </pre>
+      <Code text={JSON.stringify(line.fields ?? {}, null, 2)} />
     </details>
   );
 }

@@ -2,7 +2,9 @@ import { useQuery } from "@tanstack/react-query";
 import { useBlocker, useSearch } from "@tanstack/react-router";
 import { lazy, Suspense, useRef, useState } from "react";
 import { api, data, type Tool } from "../../api/client";
+import { Code } from "../../parts/Code";
 import type { Finding } from "../../parts/Editor";
+import { Choice } from "../../parts/fields";
 import { Heading } from "../../parts/Heading";
 import { plain } from "../../parts/json";
 import { Failure, Loading, Shown } from "../../parts/states";
@@ -95,16 +97,7 @@ function Build({ base, start, notes }: { base?: Tool; start: string; notes: read
               ))}
             </div>
             {mode === "form" && (
-              <label className="sort">
-                <span>{t("build.kind")}</span>
-                <select value={kind} onChange={(event) => setKind(event.target.value as Kind)}>
-                  {KINDS.map((one) => (
-                    <option key={one} value={one}>
-                      {t(`build.kind.${one}`)}
-                    </option>
-                  ))}
-                </select>
-              </label>
+              <Choice className="sort" label={t("build.kind")} value={kind} change={setKind} of={KINDS} text={(one) => t(`build.kind.${one}`)} />
             )}
           </div>
         )}
@@ -113,9 +106,7 @@ function Build({ base, start, notes }: { base?: Tool; start: string; notes: read
             <RecipeForm kind={kind} recipe={recipes[kind]} onChange={(recipe: Recipe) => setRecipes({ ...recipes, [kind]: recipe })} />
             <details>
               <summary>{t("tool.source")}</summary>
-              <pre tabIndex={0} dir="ltr">
-                {plain(text)}
-              </pre>
+              <Code text={text} />
             </details>
           </>
         ) : (

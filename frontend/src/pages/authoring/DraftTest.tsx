@@ -1,6 +1,6 @@
 import { useRef, useState } from "react";
 import { send } from "../../api/client";
-import { Dialog } from "../../parts/Dialog";
+import { Decide, Dialog } from "../../parts/Dialog";
 import { plain } from "../../parts/json";
 import { t } from "../../text";
 import type { Send } from "../tools/call";
@@ -45,14 +45,7 @@ export function DraftTest({ tool, text }: { tool: DraftTool | null; text: string
         <Dialog title={t("build.trust")} close={() => answer(false)}>
           <p>{t("build.trust.about")}</p>
           <Touches tool={shown} />
-          <div className="actions">
-            <button type="button" className="button primary" onClick={() => answer(true)}>
-              {t("build.trust.yes")}
-            </button>
-            <button type="button" className="button" onClick={() => answer(false)}>
-              {t("build.cancel")}
-            </button>
-          </div>
+          <Decide label={t("build.trust.yes")} act={() => answer(true)} close={() => answer(false)} />
         </Dialog>
       )}
     </>

@@ -1,8 +1,9 @@
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { useState } from "react";
 import { api, data } from "../../api/client";
+import { Code } from "../../parts/Code";
+import { copy, Form, Line, Lines, Tabs } from "../../parts/fields";
 import { Heading } from "../../parts/Heading";
-import { announce } from "../../parts/notices";
 import { Failure } from "../../parts/states";
 import { t } from "../../text";
 import "./build.css";
@@ -21,19 +22,12 @@ export function Page() {
   return (
     <div className="imports">
       <Heading text={t("import.title")} />
-      <div className="tabs">
-        {(Object.keys(SOURCES) as Source[]).map((one) => (
-          <button
-            key={one}
-            type="button"
-            className="button"
-            aria-pressed={one === source}
-            onClick={() => void navigate({ to: "/tools/import", replace: true, search: { source: one } as never })}
-          >
-            {t(`import.${one}`)}
-          </button>
-        ))}
-      </div>
+      <Tabs
+        value={source}
+        change={(one) => void navigate({ to: "/tools/import", replace: true, search: { source: one } as never })}
+        of={Object.keys(SOURCES) as Source[]}
+        text={(one) => t(`import.${one}`)}
+      />
       <section className="card report" aria-label={t(`import.${source}`)}>
         <p className="muted">{t(`import.${source}.about`)}</p>
         <Shown />
@@ -56,21 +50,13 @@ function Curl() {
     }
   };
   return (
-    <form
-      onSubmit={(event) => {
-        event.preventDefault();
-        void read();
-      }}
-    >
-      <label className="field-stack">
-        <span>{t("import.curl.text")}</span>
-        <textarea dir="ltr" rows={8} spellCheck={false} value={text} onChange={(event) => setText(event.target.value)} />
-      </label>
+    <Form submit={() => void read()}>
+      <Lines label={t("import.curl.text")} dir="ltr" rows={8} spellCheck={false} value={text} change={setText} />
       {failure !== null && <Failure error={failure} />}
       <button type="submit" className="button primary" disabled={text.trim() === ""}>
         {t("import.curl.make")}
       </button>
-    </form>
+    </Form>
   );
 }
 
@@ -83,21 +69,13 @@ function Server() {
   const isUrl = /^https?:/.test(start);
   const made = `toolcrib servers add ${quoted(name || "NAME")} ${isUrl ? `--url ${quoted(start)}` : `-- ${start || "COMMAND"}`}`;
   return (
-    <form onSubmit={(event) => event.preventDefault()}>
-      <label className="field-stack">
-        <span>{t("form.key")}</span>
-        <input value={name} onChange={(event) => setName(event.target.value)} />
-      </label>
-      <label className="field-stack">
-        <span>{t("import.mcp.start")}</span>
-        <input dir="ltr" value={start} placeholder="uvx mcp-server-time" onChange={(event) => setStart(event.target.value)} />
-      </label>
-      <pre tabIndex={0} dir="ltr">
-        {made}
-      </pre>
-      <button type="button" className="button" onClick={() => void navigator.clipboard.writeText(made).then(() => announce(t("test.copied")))}>
+    <Form submit={() => void copy(made)}>
+      <Line label={t("form.key")} value={name} change={setName} />
+      <Line label={t("import.mcp.start")} dir="ltr" value={start} placeholder="uvx mcp-server-time" change={setStart} />
+      <Code text={made} />
+      <button type="submit" className="button">
         {t("import.copy")}
       </button>
-    </form>
+    </Form>
   );
 }

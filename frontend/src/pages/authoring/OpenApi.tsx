@@ -1,6 +1,7 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { api, data, type Schemas } from "../../api/client";
+import { Form, Line } from "../../parts/fields";
 import { plain } from "../../parts/json";
 import { Badge } from "../../parts/small";
 import { Failure } from "../../parts/states";
@@ -36,29 +37,22 @@ export function OpenApi() {
   };
   return (
     <>
-      <form
-        onSubmit={(event) => {
-          event.preventDefault();
+      <Form
+        submit={() => {
           setLeft(new Set());
           void ask(false);
         }}
       >
-        <label className="field-stack">
-          <span>{t("import.openapi.url")}</span>
-          <input type="url" dir="ltr" value={url} disabled={file !== null} onChange={(event) => setUrl(event.target.value)} />
-        </label>
+        <Line label={t("import.openapi.url")} type="url" dir="ltr" value={url} disabled={file !== null} change={setUrl} />
         <label className="field-stack">
           <span>{t("import.openapi.file")}</span>
           <input type="file" accept=".json,.yml,.yaml" onChange={(event) => setFile(event.target.files?.[0] ?? null)} />
         </label>
-        <label className="field-stack">
-          <span>{t("import.openapi.prefix")}</span>
-          <input dir="ltr" value={prefix} onChange={(event) => setPrefix(event.target.value)} />
-        </label>
+        <Line label={t("import.openapi.prefix")} dir="ltr" value={prefix} change={setPrefix} />
         <button type="submit" className="button primary" disabled={state.busy || (file === null && url === "")}>
           {t("import.read")}
         </button>
-      </form>
+      </Form>
       {state.failure !== null && <Failure error={state.failure} />}
       {report !== null && (
         <>

@@ -2,7 +2,8 @@ import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import { lazy, Suspense, useState } from "react";
 import { api, data, type Tool } from "../../api/client";
-import { Dialog } from "../../parts/Dialog";
+import { Decide, Dialog } from "../../parts/Dialog";
+import { Choice, Line } from "../../parts/fields";
 import { announce } from "../../parts/notices";
 import { Failure, Loading } from "../../parts/states";
 import { t } from "../../text";
@@ -49,6 +50,7 @@ function Confirm({ tool, text, base, before, done, close }: Props & { tool: Draf
   const navigate = useNavigate();
   const queries = useQueryClient();
   const bundle = chosen ?? bundles.data?.[0]?.id ?? "";
+  const names = new Map(bundles.data?.map((one) => [one.id, one.displayName || one.slug]));
 
   const save = async () => {
     setState({ busy: true, failure: null });
@@ -76,34 +78,12 @@ function Confirm({ tool, text, base, before, done, close }: Props & { tool: Draf
       </div>
       {own === undefined && (
         <div className="save-bundle">
-          <label className="field-stack">
-            <span>{t("tool.bundle")}</span>
-            <select value={bundle} onChange={(event) => setChosen(event.target.value)}>
-              {(bundles.data ?? []).map((one) => (
-                <option key={one.id} value={one.id}>
-                  {one.displayName || one.slug}
-                </option>
-              ))}
-              <option value="">{t("build.bundle.new")}</option>
-            </select>
-          </label>
-          {bundle === "" && (
-            <label className="field-stack">
-              <span>{t("build.bundle.name")}</span>
-              <input value={name} onChange={(event) => setName(event.target.value)} />
-            </label>
-          )}
+          <Choice label={t("tool.bundle")} value={bundle} change={setChosen} of={[...names.keys(), ""]} text={(one) => names.get(one) ?? t("build.bundle.new")} />
+          {bundle === "" && <Line label={t("build.bundle.name")} value={name} change={setName} />}
         </div>
       )}
       {state.failure !== null && <Failure error={state.failure} />}
-      <div className="actions">
-        <button type="button" className="button primary" disabled={state.busy} onClick={() => void save()}>
-          {t("build.save")}
-        </button>
-        <button type="button" className="button" onClick={close}>
-          {t("build.cancel")}
-        </button>
-      </div>
+      <Decide label={t("build.save")} busy={state.busy} act={() => void save()} close={close} />
     </Dialog>
   );
 }

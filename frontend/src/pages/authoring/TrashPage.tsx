@@ -28,10 +28,19 @@ export function Page() {
     onError: (error, { name }) => announce(t("trash.refused", { name, reason: error.message })),
     onSettled: () => queries.invalidateQueries(),
   });
-  const button = (place: Place) => (
-    <button type="button" className="button" aria-label={t("trash.restore.one", { name: place.name })} onClick={() => mutate(place)}>
-      {t("trash.restore")}
-    </button>
+  const row = (place: Place, about: string, moment: string | null) => (
+    <li key={JSON.stringify(place)} className="row">
+      <div className="row-main">
+        <strong>{place.name}</strong>
+        <p className="row-facts">
+          <span>{about}</span>
+          {moment !== null && <When moment={moment} />}
+        </p>
+      </div>
+      <button type="button" className="button" aria-label={t("trash.restore.one", { name: place.name })} onClick={() => mutate(place)}>
+        {t("trash.restore")}
+      </button>
+    </li>
   );
   return (
     <div className="build">
@@ -43,36 +52,10 @@ export function Page() {
             <Empty title={t("trash.none")} />
           ) : (
             <ul className="rows">
-              {bundles.map((one) => {
-                const name = one.displayName || one.slug;
-                return (
-                  <li key={one.id} className="row">
-                    <div className="row-main">
-                      <strong>{name}</strong>
-                      <p className="row-facts">
-                        <span>{t("tool.bundle")}</span>
-                        <When moment={one.softDeletedAt} />
-                      </p>
-                    </div>
-                    {button({ bundleID: one.id, name })}
-                  </li>
-                );
-              })}
-              {tools.map(({ bundleID, slug, version, displayName, deletedAt, deletedBy }) => {
-                const name = `${displayName || slug} ${version}`;
-                return (
-                  <li key={`${bundleID} ${slug} ${version}`} className="row">
-                    <div className="row-main">
-                      <strong>{name}</strong>
-                      <p className="row-facts">
-                        <span>{deletedBy}</span>
-                        <When moment={deletedAt} />
-                      </p>
-                    </div>
-                    {button({ bundleID, toolSlug: slug, v: version, name })}
-                  </li>
-                );
-              })}
+              {bundles.map((one) => row({ bundleID: one.id, name: one.displayName || one.slug }, t("tool.bundle"), one.softDeletedAt))}
+              {tools.map(({ bundleID, slug, version, displayName, deletedAt, deletedBy }) =>
+                row({ bundleID, toolSlug: slug, v: version, name: `${displayName || slug} ${version}` }, deletedBy, deletedAt),
+              )}
             </ul>
           )
         }

@@ -1,6 +1,7 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { errorOf, type Schemas, send } from "../../api/client";
+import { Choice } from "../../parts/fields";
 import { Badge } from "../../parts/small";
 import { Failure } from "../../parts/states";
 import { t } from "../../text";
@@ -47,16 +48,7 @@ export function Zip() {
           <span>{t("import.zip.file")}</span>
           <input type="file" accept=".zip" onChange={(event) => setFile(event.target.files?.[0] ?? null)} />
         </label>
-        <label className="field-stack">
-          <span>{t("import.zip.conflict")}</span>
-          <select value={onConflict} onChange={(event) => setOnConflict(event.target.value as typeof onConflict)}>
-            {CHOICES.map((one) => (
-              <option key={one} value={one}>
-                {t(`import.zip.${one}`)}
-              </option>
-            ))}
-          </select>
-        </label>
+        <Choice label={t("import.zip.conflict")} value={onConflict} change={setOnConflict} of={CHOICES} text={(one) => t(`import.zip.${one}`)} />
         <label className="facet">
           <input type="checkbox" checked={enable} onChange={(event) => setEnable(event.target.checked)} />
           <span>{t("import.zip.enable")}</span>

@@ -1,6 +1,7 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { api, data } from "../../api/client";
+import { Choice } from "../../parts/fields";
 import { Heading } from "../../parts/Heading";
 import { announce } from "../../parts/notices";
 import { Empty, Shown } from "../../parts/states";
@@ -18,7 +19,10 @@ export function Page() {
     <Shown query={agents}>
       {({ agents: found }) =>
         found[0] === undefined ? (
-          <Empty title={t("chat.none")} hint={t("chat.none.hint")} />
+          <>
+            <Heading text={t("page.chat")} />
+            <Empty title={t("chat.none")} hint={t("chat.none.hint")} />
+          </>
         ) : (
           <Chat names={found.map(({ name }) => name)} first={found[0].name} />
         )
@@ -53,19 +57,7 @@ function Chat({ names, first }: { names: string[]; first: string }) {
     <div className="chat">
       <div className="chat-head">
         <Heading text={t("page.chat")} />
-        <label>
-          <span>{t("chat.agent")}</span>
-          <select
-            value={agent}
-            onChange={(event) => void navigate({ to: "/chat", search: { agent: event.target.value, session } })}
-          >
-            {names.map((name) => (
-              <option key={name} value={name}>
-                {name}
-              </option>
-            ))}
-          </select>
-        </label>
+        <Choice className="sort" label={t("chat.agent")} value={agent} change={(one) => void navigate({ to: "/chat", search: { agent: one, session } })} of={names} />
         {session !== "" && (
           <button type="button" className="button" onClick={() => void navigate({ to: "/chat", search: { agent } })}>
             {t("chat.new")}

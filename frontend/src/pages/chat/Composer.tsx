@@ -1,4 +1,5 @@
 import { lazy, Suspense, useEffect, useRef, useState } from "react";
+import { Form } from "../../parts/fields";
 import { announce } from "../../parts/notices";
 import { Badge } from "../../parts/small";
 import { t } from "../../text";
@@ -48,13 +49,7 @@ export function Composer({ busy, send }: { busy: boolean; send: (prompt: string)
   };
 
   return (
-    <form
-      className="card composer"
-      onSubmit={(event) => {
-        event.preventDefault();
-        start();
-      }}
-    >
+    <Form className="card composer" submit={start}>
       {tools.all.map((one) => (
         <Chip key={one.key} one={one} tools={tools} />
       ))}
@@ -94,7 +89,7 @@ export function Composer({ busy, send }: { busy: boolean; send: (prompt: string)
           />
         </Suspense>
       )}
-    </form>
+    </Form>
   );
 }
 

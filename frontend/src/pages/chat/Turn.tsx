@@ -1,14 +1,14 @@
-import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { api, data, type Schemas } from "../../api/client";
+import { Code } from "../../parts/Code";
 import { plain } from "../../parts/json";
-import { announce } from "../../parts/notices";
 import { Badge } from "../../parts/small";
 import { Shown } from "../../parts/states";
 import { t } from "../../text";
+import { Change, ENDED } from "../runs/change";
 import { useAnswer } from "./follow";
 
-const OVER = ["done", "failed", "cancelled"];
 const TONES: Record<string, "good" | "bad" | "warn"> = { done: "good", failed: "bad", refused: "bad", waiting: "warn" };
 
 /** One turn: what the person said, and what the agent did and answered. */
@@ -18,7 +18,7 @@ export function Turn({ id }: { id: string }) {
     queryKey: ["runs", id],
     queryFn: () => data(api.GET("/runs/{runId}/timeline", { params })),
   });
-  const active = run.data !== undefined && !OVER.includes(run.data.state);
+  const active = run.data !== undefined && !ENDED.includes(run.data.state);
   const writing = useAnswer(id, active);
   return (
     <li>
@@ -33,8 +33,7 @@ export function Turn({ id }: { id: string }) {
               <p className="bubble-head">
                 <strong>{found.agent}</strong>
                 <Link to={`/runs/${id}`}>{t("chat.details")}</Link>
-                {active && <Change id={id} what="cancel" />}
-                {(found.state === "failed" || found.state === "cancelled") && <Change id={id} what="retry" />}
+                <Change run={found} quiet />
               </p>
               {found.iterations.filter(({ live }) => live).map((step) => (
                 <Step key={step.number} step={step} />
@@ -59,9 +58,7 @@ function Step({ step }: { step: Schemas["IterationRecord"] }) {
           <summary>
             <code>{call.name}</code> <Badge tone={TONES[call.state] ?? ""}>{call.state}</Badge>
           </summary>
-          <pre tabIndex={0} dir="ltr">
-            {plain(typeof call.arguments === "string" ? call.arguments : JSON.stringify(call.arguments, null, 2))}
-          </pre>
+          <Code text={typeof call.arguments === "string" ? call.arguments : JSON.stringify(call.arguments, null, 2)} />
           {call.callId !== undefined && <Output id={call.callId} state={call.state} />}
           {call.runId !== undefined && <Link to={`/runs/${call.runId}`}>{t("chat.details")}</Link>}
           {call.answer != null && <pre tabIndex={0}>{plain(call.answer)}</pre>}
@@ -82,26 +79,6 @@ function Output({ id, state }: { id: string; state: string }) {
   const { ok, value, error } = result;
   const text = ok ? (typeof value === "string" ? value : JSON.stringify(value, null, 2)) : (error?.message ?? "");
   return (
-    <pre tabIndex={0} dir="ltr" className={ok ? "" : "wrong"}>
-      {plain(text)}
-    </pre>
-  );
-}
-
-function Change({ id, what }: { id: string; what: "cancel" | "retry" }) {
-  const client = useQueryClient();
-  const params = { path: { runId: id } };
-  const { mutate, isPending } = useMutation({
-    mutationFn: () =>
-      what === "cancel"
-        ? data(api.POST("/runs/{runId}/cancel", { params }))
-        : data(api.POST("/runs/{runId}/retry", { params, body: {} })),
-    onError: (error) => announce(error.message),
-    onSettled: () => client.invalidateQueries({ queryKey: ["runs", id] }),
-  });
-  return (
-    <button type="button" className="button quiet" disabled={isPending} onClick={() => mutate()}>
-      {t(what === "cancel" ? "test.cancel" : "run.retry")}
-    </button>
+    <Code className={ok ? "" : "wrong"} text={text} />
   );
 }

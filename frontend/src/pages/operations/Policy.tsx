@@ -1,14 +1,13 @@
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { api, data, type Schemas } from "../../api/client";
+import { Form, Line, Lines } from "../../parts/fields";
 import { plain, readObject } from "../../parts/json";
-import { Badge } from "../../parts/small";
+import { EffectBadge } from "../../parts/EffectBadge";
 import { Failure, Shown } from "../../parts/states";
 import { t } from "../../text";
 import { Rehearsal } from "./Rehearsal";
 
-export type Effect = Schemas["PolicyRule"]["effect"];
-const TONES = { allow: "good", ask: "warn", deny: "bad" } as const;
 
 /** The rules in force, why they decide as they do, and a rule tried on past calls. */
 export function Policy() {
@@ -41,10 +40,6 @@ export function Policy() {
   );
 }
 
-export function EffectBadge({ effect }: { effect: Effect }) {
-  return <Badge tone={TONES[effect]}>{t(`policy.${effect}`)}</Badge>;
-}
-
 function Conditions({ rule }: { rule: Schemas["PolicyRule"] }) {
   const parts = Object.entries(rule).filter(([key]) => !["name", "effect", "reason"].includes(key));
   if (parts.length === 0) return <span>{t("policy.always")}</span>;
@@ -71,34 +66,18 @@ function Explain() {
     },
   });
   return (
-    <form
-      className="card new"
-      onSubmit={(event) => {
-        event.preventDefault();
-        mutate();
-      }}
-    >
-      <h2>{t("policy.explain")}</h2>
+    <Form className="card new" title={t("policy.explain")} submit={mutate}>
       <div className="fields">
-        <label>
-          <span>{t("policy.tool")}</span>
-          <input required value={tool} onChange={(event) => setTool(event.target.value)} />
-        </label>
-        <label>
-          <span>{t("policy.caller")}</span>
-          <input required value={caller} placeholder="token:ci" onChange={(event) => setCaller(event.target.value)} />
-        </label>
-        <label className="wide">
-          <span>{t("policy.arguments")}</span>
-          <textarea rows={2} dir="ltr" aria-invalid={!("value" in read)} value={text} onChange={(event) => setText(event.target.value)} />
-        </label>
+        <Line label={t("policy.tool")} required value={tool} change={setTool} />
+        <Line label={t("policy.caller")} required value={caller} placeholder="token:ci" change={setCaller} />
+        <Lines label={t("policy.arguments")} rows={2} dir="ltr" aria-invalid={!("value" in read)} value={text} change={setText} />
       </div>
       <button type="submit" className="button" disabled={isPending || !("value" in read)}>
         {t("policy.explain.do")}
       </button>
       {error !== null && <Failure error={error} />}
       {found !== undefined && error === null && <Explained found={found} />}
-    </form>
+    </Form>
   );
 }
 

@@ -1,12 +1,13 @@
 import { useMutation } from "@tanstack/react-query";
 import { useState } from "react";
 import { api, data, type Schemas } from "../../api/client";
+import { type Effect, EffectBadge } from "../../parts/EffectBadge";
+import { Choice, Form, Line, Lines, More } from "../../parts/fields";
 import { plain, readObject } from "../../parts/json";
 import { When } from "../../parts/small";
 import { Failure } from "../../parts/states";
 import { number, t } from "../../text";
 import { listOf } from "./lists";
-import { type Effect, EffectBadge } from "./Policy";
 
 const EFFECTS = ["deny", "ask", "allow"] as const;
 const DAYS = [1, 7, 30];
@@ -33,56 +34,21 @@ export function Rehearsal() {
     },
   });
   return (
-    <form
-      className="card new"
-      aria-labelledby="try"
-      onSubmit={(event) => {
-        event.preventDefault();
-        mutate();
-      }}
-    >
-      <h2 id="try">{t("policy.try")}</h2>
+    <Form className="card new" title={t("policy.try")} submit={mutate}>
       <p className="muted">{t("policy.try.about")}</p>
       <div className="fields">
-        <label>
-          <span>{t("policy.effect")}</span>
-          <select value={effect} onChange={(event) => setEffect(event.target.value as Effect)}>
-            {EFFECTS.map((one) => (
-              <option key={one} value={one}>
-                {t(`policy.${one}`)}
-              </option>
-            ))}
-          </select>
-        </label>
-        <label>
-          <span>{t("policy.tools")}</span>
-          <input value={tools} placeholder="repo_*" onChange={(event) => setTools(event.target.value)} />
-        </label>
-        <label>
-          <span>{t("policy.callers")}</span>
-          <input value={callers} placeholder="mcp:*" onChange={(event) => setCallers(event.target.value)} />
-        </label>
-        <label>
-          <span>{t("policy.days")}</span>
-          <select value={days} onChange={(event) => setDays(Number(event.target.value))}>
-            {DAYS.map((one) => (
-              <option key={one} value={one}>
-                {one}
-              </option>
-            ))}
-          </select>
-        </label>
-        <label className="wide">
-          <span>{t("policy.when")}</span>
-          <textarea rows={2} dir="ltr" aria-invalid={wrong} value={when} onChange={(event) => setWhen(event.target.value)} />
-        </label>
+        <Choice label={t("policy.effect")} value={effect} change={setEffect} of={EFFECTS} text={(one) => t(`policy.${one}`)} />
+        <Line label={t("policy.tools")} value={tools} placeholder="repo_*" change={setTools} />
+        <Line label={t("policy.callers")} value={callers} placeholder="mcp:*" change={setCallers} />
+        <Choice label={t("policy.days")} value={days} change={setDays} of={DAYS} />
+        <Lines label={t("policy.when")} rows={2} dir="ltr" aria-invalid={wrong} value={when} change={setWhen} />
       </div>
       <button type="submit" className="button" disabled={isPending || wrong}>
         {t("policy.try.do")}
       </button>
       {error !== null && <Failure error={error} />}
       {found !== undefined && error === null && <Outcome found={found} />}
-    </form>
+    </Form>
   );
 }
 
@@ -135,9 +101,7 @@ function Outcome({ found }: { found: Schemas["Rehearsal"] }) {
             ))}
           </ul>
           {found.matching.length > most && (
-            <button type="button" className="button more" onClick={() => setMost(most + 10 * FEW)}>
-              {t("tools.more")}
-            </button>
+            <More load={() => setMost(most + 10 * FEW)} />
           )}
         </>
       )}

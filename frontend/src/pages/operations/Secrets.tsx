@@ -1,6 +1,7 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { api, data, type Schemas } from "../../api/client";
+import { Form } from "../../parts/fields";
 import { plain } from "../../parts/json";
 import { announce } from "../../parts/notices";
 import { Badge } from "../../parts/small";
@@ -68,13 +69,7 @@ function Secret({ secret }: { secret: Schemas["SecretState"] }) {
         {short && <p className="wrong">{t("secrets.short")}</p>}
         {reason !== null && <p className="wrong">{plain(`${reason}. ${hint ?? ""}`)}</p>}
       </div>
-      <form
-        className="entry-form"
-        onSubmit={(event) => {
-          event.preventDefault();
-          mutate(true);
-        }}
-      >
+      <Form className="entry-form" submit={() => mutate(true)}>
         <input
           type="password"
           autoComplete="off"
@@ -87,7 +82,7 @@ function Secret({ secret }: { secret: Schemas["SecretState"] }) {
           {t("secrets.set")}
         </button>
         {own && <Sure label={t("secrets.remove")} disabled={isPending} act={() => mutate(false)} />}
-      </form>
+      </Form>
     </>
   );
 }

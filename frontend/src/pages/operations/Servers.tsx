@@ -1,6 +1,7 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { api, data, type Schemas } from "../../api/client";
+import { Code } from "../../parts/Code";
 import { plain } from "../../parts/json";
 import { announce } from "../../parts/notices";
 import { Badge } from "../../parts/small";
@@ -73,9 +74,7 @@ function ServerCard({ server }: { server: Server }) {
       {server.stderr !== "" && (
         <details open={server.error !== null}>
           <summary>{t("servers.log")}</summary>
-          <pre tabIndex={0} dir="ltr">
-            {plain(server.stderr)}
-          </pre>
+          <Code text={server.stderr} />
         </details>
       )}
     </>

@@ -1,6 +1,7 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { api, data, type Schemas } from "../../api/client";
+import { Choice, copy, Form, Line } from "../../parts/fields";
 import { announce } from "../../parts/notices";
 import { Badge, When } from "../../parts/small";
 import { Empty, Failure, Shown } from "../../parts/states";
@@ -91,33 +92,11 @@ function NewToken() {
     onSettled: () => client.invalidateQueries({ queryKey: ["tokens"] }),
   });
   return (
-    <form
-      className="card new"
-      onSubmit={(event) => {
-        event.preventDefault();
-        mutate();
-      }}
-    >
-      <h2>{t("tokens.new")}</h2>
+    <Form className="card new" title={t("tokens.new")} submit={mutate}>
       <div className="fields">
-        <label>
-          <span>{t("tokens.name")}</span>
-          <input required value={name} onChange={(event) => setName(event.target.value)} />
-        </label>
-        <label>
-          <span>{t("tokens.tools")}</span>
-          <input value={tools} onChange={(event) => setTools(event.target.value)} />
-        </label>
-        <label>
-          <span>{t("tokens.ends")}</span>
-          <select value={days} onChange={(event) => setDays(event.target.value as typeof days)}>
-            {DAYS.map((one) => (
-              <option key={one} value={one}>
-                {t(`tokens.ends.${one}`)}
-              </option>
-            ))}
-          </select>
-        </label>
+        <Line label={t("tokens.name")} required value={name} change={setName} />
+        <Line label={t("tokens.tools")} value={tools} change={setTools} />
+        <Choice label={t("tokens.ends")} value={days} change={setDays} of={DAYS} text={(one) => t(`tokens.ends.${one}`)} />
       </div>
       <fieldset className="choices-line">
         <legend>{t("tokens.scopes")}</legend>
@@ -142,15 +121,11 @@ function NewToken() {
         <div className="once" role="status">
           <p>{t("tokens.once", { name: made.name })}</p>
           <code dir="ltr">{made.token}</code>
-          <button
-            type="button"
-            className="button"
-            onClick={() => void navigator.clipboard.writeText(made.token).then(() => announce(t("test.copied")))}
-          >
-            {t("tokens.copy")}
+          <button type="button" className="button" onClick={() => void copy(made.token)}>
+            {t("import.copy")}
           </button>
         </div>
       )}
-    </form>
+    </Form>
   );
 }

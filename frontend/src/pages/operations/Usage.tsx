@@ -2,6 +2,7 @@ import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { useState } from "react";
 import { api, data, type Schemas } from "../../api/client";
+import { Choice, More } from "../../parts/fields";
 import { Shown } from "../../parts/states";
 import { language, number, t } from "../../text";
 import { toolPath } from "../tools/paths";
@@ -35,28 +36,15 @@ export function Usage() {
         return (
           <>
             <div className="fields">
-              <Choice label={t("usage.days")} value={String(days)} change={(one) => change({ days: one })}>
-                {DAYS.map((one) => (
-                  <option key={one} value={one}>
-                    {t("usage.days.n", { n: one })}
-                  </option>
-                ))}
-              </Choice>
-              <Choice label={t("usage.tool")} value={chosen} change={(one) => change({ tool: one })}>
-                <option value="">{t("usage.all")}</option>
-                {called.map((tool) => (
-                  <option key={tool.name} value={tool.name}>
-                    {tool.name}
-                  </option>
-                ))}
-              </Choice>
-              <Choice label={t("usage.shows")} value={shows} change={(one) => change({ shows: one })}>
-                {NUMBERS.map((one) => (
-                  <option key={one} value={one}>
-                    {t(`usage.${one}`)}
-                  </option>
-                ))}
-              </Choice>
+              <Choice label={t("usage.days")} value={days} change={(one) => change({ days: String(one) })} of={DAYS} text={(one) => t("usage.days.n", { n: one })} />
+              <Choice
+                label={t("usage.tool")}
+                value={chosen}
+                change={(tool) => change({ tool })}
+                of={["", ...called.map(({ name }) => name)]}
+                text={(one) => one || t("usage.all")}
+              />
+              <Choice label={t("usage.shows")} value={shows} change={(one) => change({ shows: one })} of={NUMBERS} text={(one) => t(`usage.${one}`)} />
             </div>
             {called.length === 0 ? (
               <p className="muted">{t("usage.none")}</p>
@@ -71,19 +59,6 @@ export function Usage() {
         );
       }}
     </Shown>
-  );
-}
-
-type ChoiceProps = { label: string; value: string; change: (value: string) => void; children: React.ReactNode };
-
-function Choice({ label, value, change, children }: ChoiceProps) {
-  return (
-    <label>
-      <span>{label}</span>
-      <select value={value} onChange={(event) => change(event.target.value)}>
-        {children}
-      </select>
-    </label>
   );
 }
 
@@ -198,9 +173,7 @@ function Top({ tools, choose }: { tools: ToolDays[]; choose: (name: string) => v
         </table>
       </div>
       {rows.length > most && (
-        <button type="button" className="button more" onClick={() => setMost(most + 5 * FEW)}>
-          {t("tools.more")}
-        </button>
+        <More load={() => setMost(most + 5 * FEW)} />
       )}
     </section>
   );

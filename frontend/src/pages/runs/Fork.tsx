@@ -2,6 +2,7 @@ import { useMutation } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import { useState } from "react";
 import { api, data, type Schemas } from "../../api/client";
+import { Choice, Form, Lines } from "../../parts/fields";
 import { Failure } from "../../parts/states";
 import { t } from "../../text";
 
@@ -21,32 +22,14 @@ export function Fork({ run }: { run: Schemas["Timeline"] }) {
   return (
     <details>
       <summary className="button">{t("run.fork")}</summary>
-      <form
-        className="run-form"
-        onSubmit={(event) => {
-          event.preventDefault();
-          mutate();
-        }}
-      >
-        <label>
-          <span>{t("run.fork.after")}</span>
-          <select value={after} onChange={(event) => setAfter(Number(event.target.value))}>
-            {steps.map((one) => (
-              <option key={one} value={one}>
-                {one}
-              </option>
-            ))}
-          </select>
-        </label>
-        <label>
-          <span>{t("run.fork.prompt")}</span>
-          <textarea rows={2} value={prompt} onChange={(event) => setPrompt(event.target.value)} />
-        </label>
+      <Form className="new run-form" submit={mutate}>
+        <Choice label={t("run.fork.after")} value={after} change={setAfter} of={steps} />
+        <Lines label={t("run.fork.prompt")} rows={2} value={prompt} change={setPrompt} />
         <button type="submit" className="button primary" disabled={isPending}>
           {t("run.fork.start")}
         </button>
         {error !== null && <Failure error={error} />}
-      </form>
+      </Form>
     </details>
   );
 }

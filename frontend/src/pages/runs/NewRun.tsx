@@ -2,6 +2,7 @@ import { useMutation, useQuery } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import { lazy, Suspense, useState } from "react";
 import { ApiError, api, data } from "../../api/client";
+import { Choice, Form, Lines } from "../../parts/fields";
 import { Failure, Loading } from "../../parts/states";
 import { t } from "../../text";
 
@@ -14,7 +15,7 @@ export function NewRun() {
   return (
     <details className="card" open={open} onToggle={(event) => setOpen(event.currentTarget.open)}>
       <summary>{t("run.new")}</summary>
-      {open && <Form />}
+      {open && <Questions />}
     </details>
   );
 }
@@ -25,7 +26,7 @@ function useCallees() {
   return { agents: agents.data?.agents, workflows: workflows.data?.workflows, error: agents.error ?? workflows.error };
 }
 
-function Form() {
+function Questions() {
   const { agents, workflows, error: unread } = useCallees();
   const [chosen, setChosen] = useState("");
   const [prompt, setPrompt] = useState("");
@@ -46,42 +47,16 @@ function Form() {
   if (what === "") return <p className="muted">{t("run.new.none")}</p>;
   const about = workflow?.description ?? agents.find(({ name }) => name === what)?.description;
   return (
-    <form
-      className="run-form"
-      onSubmit={(event) => {
-        event.preventDefault();
-        mutate();
-      }}
-    >
-      <label>
-        <span>{t("run.new.what")}</span>
-        <select value={what} onChange={(event) => setChosen(event.target.value)}>
-          {agents.length > 0 && (
-            <optgroup label={t("run.new.agents")}>
-              {agents.map(({ name }) => (
-                <option key={name} value={name}>
-                  {name}
-                </option>
-              ))}
-            </optgroup>
-          )}
-          {workflows.length > 0 && (
-            <optgroup label={t("run.new.workflows")}>
-              {workflows.map(({ name }) => (
-                <option key={name} value={WORKFLOW + name}>
-                  {name}
-                </option>
-              ))}
-            </optgroup>
-          )}
-        </select>
-      </label>
+    <Form className="new run-form" submit={mutate}>
+      <Choice
+        label={t("run.new.what")}
+        value={what}
+        change={setChosen}
+        of={[...agents.map(({ name }) => name), ...workflows.map(({ name }) => WORKFLOW + name)]}
+      />
       {about !== undefined && about !== "" && <p className="muted">{about}</p>}
       {workflow === undefined ? (
-        <label>
-          <span>{t("run.new.prompt")}</span>
-          <textarea required rows={3} value={prompt} onChange={(event) => setPrompt(event.target.value)} />
-        </label>
+        <Lines label={t("run.new.prompt")} required rows={3} value={prompt} change={setPrompt} />
       ) : (
         <fieldset>
           <legend>{t("run.new.inputs")}</legend>
@@ -100,6 +75,6 @@ function Form() {
         {t("run.new.start")}
       </button>
       {error !== null && <Failure error={error} />}
-    </form>
+    </Form>
   );
 }

@@ -1,20 +1,19 @@
-import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { useQuery } from "@tanstack/react-query";
 import { Link, useParams } from "@tanstack/react-router";
 import { api, data, type Schemas } from "../../api/client";
 import { Heading } from "../../parts/Heading";
 import { plain } from "../../parts/json";
-import { announce } from "../../parts/notices";
 import { When } from "../../parts/small";
 import { Shown } from "../../parts/states";
 import { number, t } from "../../text";
-import { StateBadge } from "./states";
+import { Change } from "./change";
 import { Fork } from "./Fork";
+import { StateBadge } from "./states";
 import { Timeline } from "./Timeline";
 import { WorkflowGraph } from "./WorkflowGraph";
 import "./runs.css";
 
 const WORKFLOW = "workflow:";
-const ENDED = ["done", "failed", "cancelled"];
 
 /** One run: its answer or error, its steps and calls in time, and the runs below it. */
 export function Page() {
@@ -65,24 +64,9 @@ function Head({ run }: { run: Schemas["Timeline"] }) {
 }
 
 function Actions({ run }: { run: Schemas["Timeline"] }) {
-  const client = useQueryClient();
-  const path = { runId: run.id };
-  const { mutate, isPending } = useMutation({
-    mutationFn: (change: "cancel" | "retry") =>
-      change === "cancel"
-        ? data(api.POST("/runs/{runId}/cancel", { params: { path } }))
-        : data(api.POST("/runs/{runId}/retry", { params: { path }, body: {} })),
-    onError: (error) => announce(error.message),
-    onSettled: () => client.invalidateQueries({ queryKey: ["runs"] }),
-  });
-  const ended = ENDED.includes(run.state);
   return (
     <div className="run-actions">
-      {run.state !== "done" && (
-        <button type="button" className="button" disabled={isPending} onClick={() => mutate(ended ? "retry" : "cancel")}>
-          {ended ? t("run.retry") : t("test.cancel")}
-        </button>
-      )}
+      <Change run={run} />
       {/* A workflow would run all its steps anew. */}
       {!run.agent.startsWith(WORKFLOW) && (
         <>

@@ -1,13 +1,14 @@
 import { useInfiniteQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { api, data } from "../../api/client";
+import { Choice, Line, More } from "../../parts/fields";
 import { Heading } from "../../parts/Heading";
 import { plain } from "../../parts/json";
 import { When } from "../../parts/small";
 import { Empty, Failure, Loading } from "../../parts/states";
 import { number, t } from "../../text";
 import { NewRun } from "./NewRun";
-import { STATES, StateBadge, type State } from "./states";
+import { STATES, StateBadge } from "./states";
 import "./runs.css";
 
 const PAGE = 50;
@@ -34,21 +35,14 @@ export function Page() {
       <Heading text={t("page.runs")} />
       <NewRun />
       <div className="toolbar">
-        <label>
-          <span>{t("runs.state")}</span>
-          <select value={state ?? ""} onChange={(event) => change({ state: event.target.value as State | "" })}>
-            <option value="">{t("runs.all")}</option>
-            {STATES.map((one) => (
-              <option key={one} value={one}>
-                {t(`run.${one}`)}
-              </option>
-            ))}
-          </select>
-        </label>
-        <label>
-          <span>{t("runs.agent")}</span>
-          <input type="search" value={agent} onChange={(event) => change({ agent: event.target.value })} />
-        </label>
+        <Choice
+          label={t("runs.state")}
+          value={state ?? ""}
+          change={(one) => change({ state: one })}
+          of={["", ...STATES]}
+          text={(one) => (one === "" ? t("runs.all") : t(`run.${one}`))}
+        />
+        <Line label={t("runs.agent")} type="search" value={agent} change={(one) => change({ agent: one })} />
       </div>
       {pages.isError && <Failure error={pages.error} retry={() => void pages.refetch()} />}
       {pages.isPending && <Loading />}
@@ -71,9 +65,7 @@ export function Page() {
         ))}
       </ul>
       {pages.hasNextPage && (
-        <button type="button" className="button more" onClick={() => void pages.fetchNextPage()}>
-          {t("tools.more")}
-        </button>
+        <More load={() => void pages.fetchNextPage()} />
       )}
     </div>
   );

@@ -1,5 +1,6 @@
 import { useState } from "react";
 import type { Schemas } from "../../api/client";
+import { Choice } from "../../parts/fields";
 import { number, t } from "../../text";
 import { place, type Placed, type Span } from "./spans";
 
@@ -9,21 +10,13 @@ const ZOOMS = [1, 2, 4, 8];
 export function Timeline({ run }: { run: Schemas["Timeline"] }) {
   const [zoom, setZoom] = useState(1);
   const { placed, gaps } = place(spansOf(run));
+  const idleMs = gaps.reduce((sum, { ms }) => sum + ms, 0);
   if (placed.length === 0) return null;
   return (
     <section className="card" aria-labelledby="timeline">
       <div className="timeline-head">
         <h2 id="timeline">{t("run.timeline")}</h2>
-        <label>
-          <span>{t("run.zoom")}</span>
-          <select value={zoom} onChange={(event) => setZoom(Number(event.target.value))}>
-            {ZOOMS.map((one) => (
-              <option key={one} value={one}>
-                {`${one} ×`}
-              </option>
-            ))}
-          </select>
-        </label>
+        <Choice className="sort" label={t("run.zoom")} value={zoom} change={setZoom} of={ZOOMS} text={(one) => `${one} ×`} />
       </div>
       <div className="timeline" tabIndex={0}>
         <ol style={{ width: `${zoom * 100}%` }}>
@@ -35,14 +28,10 @@ export function Timeline({ run }: { run: Schemas["Timeline"] }) {
         </ol>
       </div>
       {gaps.length > 0 && (
-        <p className="muted">{t("run.gaps", { n: gaps.length, s: number(Math.round(sum(gaps) / 1000)) })}</p>
+        <p className="muted">{t("run.gaps", { n: gaps.length, s: number(Math.round(idleMs / 1000)) })}</p>
       )}
     </section>
   );
-}
-
-function sum(gaps: readonly { ms: number }[]): number {
-  return gaps.reduce((all, { ms }) => all + ms, 0);
 }
 
 function Bar({ span }: { span: Placed }) {

@@ -2,7 +2,7 @@ import { useQueryClient } from "@tanstack/react-query";
 import { Link, useNavigate } from "@tanstack/react-router";
 import { useState } from "react";
 import { api, data, errorOf, send, type Tool } from "../../api/client";
-import { Dialog } from "../../parts/Dialog";
+import { Decide, Dialog } from "../../parts/Dialog";
 import { saveFile } from "../../parts/files";
 import { announce } from "../../parts/notices";
 import { t } from "../../text";
@@ -66,14 +66,7 @@ function Deletion({ tool, close }: { tool: Tool; close: () => void }) {
         <li>{t("tool.delete.trash")}</li>
         {tool.callCount > 0 && <li>{t("tool.delete.used", { n: tool.callCount })}</li>}
       </ul>
-      <div className="actions">
-        <button type="button" className="button primary" onClick={() => void remove()}>
-          {t("tool.delete")}
-        </button>
-        <button type="button" className="button" onClick={close}>
-          {t("build.cancel")}
-        </button>
-      </div>
+      <Decide label={t("tool.delete")} act={() => void remove()} close={close} />
     </Dialog>
   );
 }

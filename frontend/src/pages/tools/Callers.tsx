@@ -1,12 +1,11 @@
 import { useQuery } from "@tanstack/react-query";
 import { api, data, type Tool } from "../../api/client";
+import { EffectBadge } from "../../parts/EffectBadge";
 import { plain } from "../../parts/json";
-import { Badge } from "../../parts/small";
 import { Shown } from "../../parts/states";
 import { type Key, t } from "../../text";
 
 const KNOWN: Record<string, Key> = { page: "tool.callers.page", cli: "tool.callers.cli", mcp: "tool.callers.mcp" };
-const TONES = { allow: "good", ask: "warn", deny: "bad" } as const;
 
 /** Everybody who may call a tool, and what the rules say about each. */
 export function Callers({ tool }: { tool: Tool }) {
@@ -25,7 +24,7 @@ export function Callers({ tool }: { tool: Tool }) {
               const known = KNOWN[caller];
               return (
                 <li key={caller}>
-                  <Badge tone={TONES[effect]}>{t(`tool.effect.${effect}`)}</Badge>
+                  <EffectBadge effect={effect} />
                   <span>{known === undefined ? plain(caller) : t(known)}</span>
                   {effect !== "allow" && <span className="muted">{plain(why)}</span>}
                 </li>

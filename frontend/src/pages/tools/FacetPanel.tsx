@@ -2,16 +2,15 @@ import { keepPreviousData, useQueries, useQuery } from "@tanstack/react-query";
 import { api, type Bundle, data, type Schemas } from "../../api/client";
 import { Switch } from "../../parts/small";
 import { type Key, number, t } from "../../text";
-import { asQuery, FACETS, type Facet, type Filters } from "./filters";
+import { asQuery, chosenBy, FACETS, type Facet, type Filters } from "./filters";
 import { useSwitch } from "./switches";
 
 const FEW = 8;
-const COUNTED = { sources: "sources", kinds: "kinds", bundleIDs: "bundles", tags: "tags" } as const;
 
 /** The values of each facet with their counts, as the other filters leave them. */
 export function FacetPanel({ filters, change }: { filters: Filters; change: (part: Partial<Filters>) => void }) {
   const counts = useQueries({
-    queries: FACETS.map((facet) => {
+    queries: [...FACETS, undefined].map((facet) => {
       const query = { ...asQuery(filters, facet), q: filters.q === "" ? undefined : filters.q };
       return {
         queryKey: ["tools", "facets", query],
@@ -35,7 +34,7 @@ export function FacetPanel({ filters, change }: { filters: Filters; change: (par
           <button
             type="button"
             className="button quiet"
-            onClick={() => change({ sources: [], kinds: [], bundleIDs: [], tags: [] })}
+            onClick={() => change(chosenBy(() => []))}
           >
             {t("tools.filters.clear")}
           </button>
@@ -54,6 +53,7 @@ export function FacetPanel({ filters, change }: { filters: Filters; change: (par
       <label className="facet">
         <input type="checkbox" checked={filters.disabled} onChange={(event) => change({ disabled: event.target.checked })} />
         <span>{t("tools.filter.off")}</span>
+        <output>{number(counts.at(-1)?.data?.disabled ?? 0)}</output>
       </label>
     </details>
   );
@@ -69,14 +69,16 @@ type GroupProps = {
 
 function FacetGroup({ facet, counts, chosen, bundles, onChange }: GroupProps) {
   const toggle = useSwitch();
-  const found = Object.entries(counts?.[COUNTED[facet]] ?? {}).toSorted(([, a], [, b]) => b - a);
+  const found = Object.entries(counts?.[facet === "bundleIDs" ? "bundles" : facet] ?? {}).toSorted(([, a], [, b]) => b - a);
   const listed = found.filter(([value], index) => index < FEW || chosen.includes(value));
   // A bundle that is disabled has no enabled tool to count, and must still be found to enable it.
   const off = facet === "bundleIDs" ? [...bundles.values()].filter((one) => !one.isEnabled && !counts?.bundles[one.id]) : [];
   const values: [string, number][] = [...listed, ...off.map((one): [string, number] => [one.id, 0])];
-  if (values.length === 0) return null;
+  if (values.length === 0 || (facet === "availability" && values.length === 1 && chosen.length === 0)) return null;
   const name = (value: string) => {
     if (facet === "sources") return t(`source.${value}` as Key);
+    if (facet === "touches") return t(`touch.${value}` as Key);
+    if (facet === "availability") return t(`available.${value}` as Key);
     const bundle = facet === "bundleIDs" ? bundles.get(value) : undefined;
     return bundle === undefined ? value : bundle.displayName || bundle.slug;
   };

@@ -1,5 +1,6 @@
 import { useState } from "react";
 import type { Schemas } from "../../api/client";
+import { Code } from "../../parts/Code";
 import { Badge } from "../../parts/small";
 import { plain } from "../../parts/json";
 import { meaning, number, t } from "../../text";
@@ -72,7 +73,7 @@ function Times({ call }: { call: Schemas["CallState"] }) {
   );
 }
 
-export function Problem({ error }: { error: Schemas["Problem"] | undefined }) {
+function Problem({ error }: { error: Schemas["Problem"] | undefined }) {
   if (error === undefined) return null;
   return (
     <div className="problem">
@@ -81,20 +82,14 @@ export function Problem({ error }: { error: Schemas["Problem"] | undefined }) {
         <code>{error.code}</code> {plain(error.message)}
       </p>
       {error.hint != null && error.hint !== "" && <p className="muted">{plain(error.hint)}</p>}
-      <Violations found={error.violations ?? []} />
+      <ul className="bullets">
+        {(error.violations ?? []).map(({ path, message }) => (
+          <li key={`${path} ${message}`}>
+            <code>{path}</code> {plain(message)}
+          </li>
+        ))}
+      </ul>
     </div>
-  );
-}
-
-export function Violations({ found }: { found: { path: string; message: string }[] }) {
-  return (
-    <ul className="bullets">
-      {found.map(({ path, message }) => (
-        <li key={`${path} ${message}`}>
-          <code>{path}</code> {plain(message)}
-        </li>
-      ))}
-    </ul>
   );
 }
 
@@ -113,9 +108,7 @@ function Text({ text }: { text: string }) {
   const cut = !whole && text.length > MOST;
   return (
     <>
-      <pre tabIndex={0} dir="ltr">
-        {plain(cut ? text.slice(0, MOST) : text)}
-      </pre>
+      <Code text={cut ? text.slice(0, MOST) : text} />
       {cut && (
         <button type="button" className="button" onClick={() => setWhole(true)}>
           {t("test.whole", { n: text.length })}

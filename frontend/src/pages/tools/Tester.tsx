@@ -1,6 +1,7 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { lazy, Suspense, useEffect, useRef, useState } from "react";
 import { ApiError, type Tool } from "../../api/client";
+import { copy, Form, Tabs } from "../../parts/fields";
 import { readObject } from "../../parts/json";
 import { announce } from "../../parts/notices";
 import { Failure, Loading } from "../../parts/states";
@@ -67,21 +68,9 @@ export function Tester({ schema, start, call, tool }: Props) {
     <section className="card tester" aria-labelledby="tester">
       <div className="tester-head">
         <h2 id="tester">{t("tool.try")}</h2>
-        <div className="tabs">
-          {(["form", "json"] as const).map((one) => (
-            <button key={one} type="button" className="button" aria-pressed={mode === one} onClick={() => setMode(one)}>
-              {t(`test.${one}`)}
-            </button>
-          ))}
-        </div>
+        <Tabs value={mode} change={setMode} of={["form", "json"] as const} text={(one) => t(`test.${one}`)} />
       </div>
-      <form
-        className="tester-input"
-        onSubmit={(event) => {
-          event.preventDefault();
-          if (valid && !running) void makeCall(false);
-        }}
-      >
+      <Form className="tester-input" submit={() => valid && !running && void makeCall(false)}>
         {mode === "form" && valid ? (
           <Suspense fallback={<Loading />}>
             <SchemaForm
@@ -94,7 +83,7 @@ export function Tester({ schema, start, call, tool }: Props) {
         ) : (
           <JsonField text={text} onChange={setText} />
         )}
-        <div className="tester-actions">
+        <div className="actions">
           <button type="submit" className="button primary" disabled={!valid || running}>
             {t("test.run")}
           </button>
@@ -103,7 +92,7 @@ export function Tester({ schema, start, call, tool }: Props) {
           </button>
           {valid && tool !== undefined && <Copies tool={tool} text={text} />}
         </div>
-      </form>
+      </Form>
       <div className="tester-answer" aria-live="polite">
         <h3>{t("test.result")}</h3>
         {state.kind === "idle" && <p className="muted">{t("test.result.none")}</p>}
@@ -159,11 +148,6 @@ function JsonField({ text, onChange }: { text: string; onChange: (text: string) 
       </span>
     </label>
   );
-}
-
-async function copy(made: string): Promise<void> {
-  await navigator.clipboard.writeText(made);
-  announce(t("test.copied"));
 }
 
 function Copies({ tool, text }: { tool: Tool; text: string }) {

@@ -2,8 +2,8 @@ import { useQuery } from "@tanstack/react-query";
 import { useParams, useSearch } from "@tanstack/react-router";
 import { useState } from "react";
 import { api, data, type Tool } from "../../api/client";
+import { Code } from "../../parts/Code";
 import { Heading } from "../../parts/Heading";
-import { plain } from "../../parts/json";
 import { SchemaTree } from "../../parts/SchemaTree";
 import { Switch, When } from "../../parts/small";
 import { Shown } from "../../parts/states";
@@ -83,9 +83,7 @@ function Whole({ tool }: { tool: Tool }) {
       {typeof tool.impl.manifest === "string" && (
         <details className="card">
           <summary>{t("tool.source")}</summary>
-          <pre tabIndex={0} dir="ltr">
-            {plain(tool.impl.manifest)}
-          </pre>
+          <Code text={tool.impl.manifest} />
         </details>
       )}
     </div>

@@ -2,11 +2,12 @@ import { keepPreviousData, useInfiniteQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useEffect, useEffectEvent, useRef, useState } from "react";
 import { api, data } from "../../api/client";
+import { Choice } from "../../parts/fields";
 import { Heading } from "../../parts/Heading";
 import { Empty, Failure, Loading } from "../../parts/states";
 import { t } from "../../text";
 import { FacetPanel } from "./FacetPanel";
-import { asQuery, FACETS, type Filters, SORTS, type Sort, useFilters } from "./filters";
+import { asQuery, FACETS, type Filters, SORTS, useFilters } from "./filters";
 import { ToolRow } from "./ToolRow";
 import "./tools.css";
 
@@ -56,16 +57,7 @@ export function Page() {
       <div className="toolbar">
         <SearchBox value={filters.q} onChange={(q) => change({ q })} />
         {filters.q === "" && (
-          <label className="sort">
-            <span>{t("tools.sort")}</span>
-            <select value={filters.sort} onChange={(event) => change({ sort: event.target.value as Sort })}>
-              {SORTS.map((sort) => (
-                <option key={sort} value={sort}>
-                  {t(`tools.sort.${sort}`)}
-                </option>
-              ))}
-            </select>
-          </label>
+          <Choice className="sort" label={t("tools.sort")} value={filters.sort} change={(sort) => change({ sort })} of={SORTS} text={(one) => t(`tools.sort.${one}`)} />
         )}
       </div>
       <FacetPanel filters={filters} change={change} />

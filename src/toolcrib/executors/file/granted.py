@@ -13,10 +13,12 @@ from toolcrib.executors.workspace.startup import startup_place
 from toolcrib.executors.workspace.workspace import Workspace
 from toolcrib.sandbox import Root, Roots
 from toolcrib.sandbox.files.paths import PathCache, Paths, real_path, within
+from toolcrib.sandbox.files.roots import OpenRoots
 from toolcrib.spec import Tool
 
 Access = Literal["read", "write"]
 T = TypeVar("T")
+_open_roots = OpenRoots()
 
 
 class _Granted(NamedTuple):
@@ -57,8 +59,7 @@ class GrantedFiles:
         granted = self._granted.get(None, self._resolve)
         path, roots = self._find(granted, asked, access)
         try:
-            with Roots(*roots) as opened:
-                value = work(opened, path)
+            value = work(_open_roots.get(roots), path)
         except ToolcribError as error:
             if isinstance(error, PermissionDenied) and self._startup(granted, path) in granted.protected:
                 where = "`roots` in config.yml" if self._tool.is_builtin else "permissions.fs.write"

@@ -30,12 +30,13 @@ from toolcrib.manifest.native.reader import (
     tool_of,
     uncollected,
 )
+from toolcrib.manifest.touches import Touch, touched
 from toolcrib.manifest.yaml.diagnostics import Diagnostic, failure, make
 from toolcrib.manifest.yaml.files import ANY_FILE, SourceFiles
 from toolcrib.manifest.yaml.source import Document, read_with_facts
 from toolcrib.spec import Tool
 
-_FORM = "toolcrib manifests 8"
+_FORM = "toolcrib manifests 9"
 _STALE_PART = 20
 """The file is written again once more than one entry in this many is missing or stale."""
 CHECKED_PART = 2_000
@@ -79,6 +80,8 @@ class Facts(NamedTuple):
     kind: str
     version: int | str
     tags: list[str]
+    touches: list[Touch]
+    """As of `touched`; empty for a kind of a plug-in, whose code is not loaded for this."""
 
 
 class LazyTool(NamedTuple):
@@ -288,13 +291,14 @@ class ManifestCache:
 
     def _facts(self, document: Document) -> Facts:
         data, granted = document.data, permissions_of(document.data.get("permissions"))
-        kind, code = data["kind"], ["/"]
+        kind, code, touches = data["kind"], ["/"], list[Touch]()
         # The code of a plug-in is not loaded for this: its tools may have theirs anywhere.
         if KINDS.is_builtin(kind):
-            start = KINDS[kind].starts(KINDS[kind].configure(data["exec"][kind]))
-            code = self._places(start, document.path)
-        secrets = [one.name for one in granted.secrets]
-        return Facts(secrets, list(granted.write), code, kind, data["version"], data.get("tags", []))
+            config = KINDS[kind].configure(data["exec"][kind])
+            code = self._places(KINDS[kind].starts(config), document.path)
+            touches = sorted(touched(Tool(data["name"], "", kind, {}, config, permissions=granted)))
+        secrets, tags = [one.name for one in granted.secrets], data.get("tags", [])
+        return Facts(secrets, list(granted.write), code, kind, data["version"], tags, touches)
 
     @cached_property
     def _key(self) -> bytes:

@@ -9,6 +9,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -55,6 +56,9 @@ class Wish:
     tags: Collection[str] = ()
     kinds: Collection[str] = ()
     sources: Collection[str] = ()
+    availability: Collection[str] = ()
+    touches: Collection[str] = ()
+    """What they may touch; not with more than 1,000 records, each of which is read for this."""
     include_disabled: bool = False
     caller: str = "local"
     identity: Caller | None = None
@@ -66,7 +70,8 @@ class Wish:
     def key(self, *more: object) -> tuple[object, ...]:
         """Return what makes two questions the same."""
         return (
-            *(sorted(one) for one in (self.bundles, self.tags, self.kinds, self.sources)),
+            *map(sorted, (self.bundles, self.tags, self.kinds, self.sources)),
+            *map(sorted, (self.availability, self.touches)),
             self.include_disabled,
             *more,
         )
@@ -257,18 +262,16 @@ class Bundles:
             return [self.stored.full_name(one) for one in found if listing.with_key(one.key) is not None]
 
     def facets(self, query: str | None = None, wish: Wish = EVERYTHING) -> Facets:
-        """Return how many tools there are, or match some words, by tag, kind, type, source and bundle.
+        """Return how many tools there are, or match some words, by their facts.
 
         No tool is made ready for it. Raises InvalidInput for a query without a word, and InvalidToken.
         """
-        from toolcrib.project.catalog.search import asked
-
-        if query is not None:
-            wanted = asked(query, wish.tags, wish.kinds)
-            within = self._within(wish)
-            found = self._parts.search.find(wanted, within, 1, None, lambda found: list(found.every()))
-        else:
-            found = self._every(wish, check=False)
+        found = self._found(query, wish)
+        # Not the same search: what is enabled may match better or worse than what is disabled.
+        every = found if wish.include_disabled else self._found(query, replace(wish, include_disabled=True))
+        with self.stored.lock:
+            is_on = self.stored.listing.is_on
+            disabled = sum(not is_on(one) for one in every)
         sources = self.store.sources
         tags, bundles = (
             Counter(tag for one in found for tag in one.tags),
@@ -278,15 +281,46 @@ class Bundles:
         for id_, number in bundles.items():
             of[sources[id_].source if id_ in sources else "user"] += number
         kinds, types = Counter(one.kind for one in found), Counter(one.type for one in found)
-        return Facets(len(found), *(dict(one.most_common()) for one in (tags, kinds, types, of, bundles)))
+        availability = Counter(map(self.entries.availability, found))
+        read = found if self._are_read else ()
+        touches = Counter(what for one in read for what in self.entries.touched(one))
+        counts = (tags, kinds, types, of, bundles, availability, touches)
+        return Facets(len(found), disabled, *(dict(one.most_common()) for one in counts))
+
+    def _found(self, query: str | None, wish: Wish) -> Sequence[ListedTool]:
+        """Return every tool of a list or search."""
+        from toolcrib.project.catalog.search import asked
+
+        if query is None:
+            return self._every(wish, check=False)
+        wanted, within = asked(query, wish.tags, wish.kinds), self._within(wish)
+        return self._parts.search.find(wanted, within, 1, None, lambda found: list(found.every()))
+
+    @property
+    def _are_read(self) -> bool:
+        """True if there are so few records that each is read to know what it may touch."""
+        return self.count() <= _LARGE
 
     def sees(self, wish: Wish) -> Callable[[ListedTool], bool] | None:
-        """Return the check of what a caller may see; None for one who sees all. Raises InvalidToken."""
-        visible = self.entries.visible(wish.caller, wish.identity)
-        if not wish.models:
-            return visible
-        offered = self.entries.offered(self._kept())
-        return offered if visible is None else lambda tool: visible(tool) and offered(tool)
+        """Return the check of what a caller may see and asks for; None for all.
+
+        Raises InvalidToken, and InvalidInput for what cannot be asked of a large catalogue.
+        """
+        entries = self.entries
+        visible = entries.visible(wish.caller, wish.identity)
+        checks = [] if visible is None else [visible]
+        if wish.models:
+            checks.append(entries.offered(self._kept()))
+        if wish.availability:
+            checks.append(lambda tool: entries.availability(tool) in wish.availability)
+        if wish.touches:
+            if not self._are_read:
+                raise InvalidInput(
+                    f"more than {_LARGE} records cannot be filtered by what they may touch",
+                    hint="Leave out `touches`.",
+                )
+            checks.append(lambda tool: any(one in wish.touches for one in entries.touched(tool)))
+        return (lambda tool: all(check(tool) for check in checks)) if checks else None
 
     def _within(self, wish: Wish) -> Filter:
         with self.stored.lock:

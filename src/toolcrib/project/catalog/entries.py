@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from toolcrib.bundles import ListedTool, ToolRecord
-from toolcrib.bundles.answers import ExampleCall, Source, ToolAnswer, ToolItem
+from toolcrib.bundles.answers import Availability, ExampleCall, Source, ToolAnswer, ToolItem
 from toolcrib.errors import ManifestError, ToolcribError
-from toolcrib.manifest.touches import may_touch
+from toolcrib.manifest.touches import Touch, may_touch, touched
 from toolcrib.project.tools.binding import missing_function
 from toolcrib.spec import Caller, HttpExec, Tool
 from toolcrib.spec import Source as ToolSource
@@ -132,6 +132,22 @@ class Entries:
     def _source(self, listed: ListedTool) -> Source:
         source = self._stored.store.sources.get(listed.bundle)
         return "user" if source is None else source.source
+
+    def availability(self, listed: ListedTool) -> Availability:
+        """Return if a tool can be called here, as far as that is known without making it ready."""
+        # Of other kinds nothing is known before they are made ready.
+        is_live = listed.full and not listed.fault and (listed.type == "mcp" or listed.kind == "function")
+        tool = self._or_none(listed)[0] if is_live else None
+        return "unavailable" if listed.fault or self._why_unavailable(listed, tool) else "available"
+
+    def touched(self, listed: ListedTool) -> Collection[Touch]:
+        """Return what a tool may touch, in words to count tools by; nothing of one that cannot be read."""
+        try:
+            if listed.full and self._sources is not None:
+                return self._sources.touched(listed)
+            return touched(self.tool(listed))
+        except ToolcribError:
+            return ()
 
     def items(
         self,

@@ -32,12 +32,18 @@ class Facets(NamedTuple):
     """Counts of tools."""
 
     total: int
+    disabled: int
+    """How many are disabled, whether `total` has them or not."""
     tags: dict[str, int]
     kinds: dict[str, int]
     types: dict[str, int]
     sources: dict[str, int]
     bundles: dict[str, int]
     """Id of a bundle to the number of its tools."""
+    availability: dict[str, int]
+    """`available` and `unavailable`, as far as it is known."""
+    touches: dict[str, int]
+    """What they may touch; empty with more than 1,000 records."""
 
 
 class Filter(NamedTuple):

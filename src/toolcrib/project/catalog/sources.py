@@ -6,7 +6,7 @@ import hashlib
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -22,6 +22,7 @@ from toolcrib.bundles.records import ToolType
 from toolcrib.errors import ManifestError, ToolcribError
 from toolcrib.manifest import uncollected
 from toolcrib.manifest.native.writer import write_manifest
+from toolcrib.manifest.touches import Touch, touched
 from toolcrib.project.catalog.registry import PROJECT_BUNDLE, source_id
 from toolcrib.project.config.mcp import FILE
 from toolcrib.spec import McpExec, Tool
@@ -171,6 +172,12 @@ class Sources:
         if tool.bundle == self.builtin.id and not self._builtins.owns(tool.name):
             return self._builtins.definition(tool.name)
         return self._toolset.get(tool.name)
+
+    def touched(self, tool: ListedTool) -> Collection[Touch]:
+        """Return what a tool may touch, from what is known of its manifest. Raises as `definition`."""
+        facts = self._registry.facts.get(tool.full)
+        known = facts is not None and not tool.fault and facts.touches
+        return known or touched(self.definition(tool))
 
     def tools(self) -> Mapping[str, Sequence[ListedTool]]:
         """Return the tools of each source, by its name."""

@@ -15,8 +15,8 @@ from urllib.parse import quote
 from uuid import UUID
 
 from toolcrib.errors import DeniedError, InvalidToken, NotFoundError, ToolcribError
-from toolcrib.guard import Approval
 from toolcrib.guard.approvals.approvals import may_decide
+from toolcrib.guard.approvals.records import Approval
 from toolcrib.project.config.settings import Config
 from toolcrib.project.control.approvals import ApprovalService, ApprovalSheet
 from toolcrib.spec.record import record

@@ -206,6 +206,16 @@ class Paths:
         """Look again, and return True if every answer is the same. A file that replaced another is the
         same."""
         for path, old in self._looks.items():
+            try:
+                info = os.lstat(path)
+            except OSError:
+                if old.kind:
+                    return False
+                continue
+            # Nearly always, and quicker than another look. An inode can be that of another link by now.
+            same = (info.st_dev, info.st_ino) == old.identity and stat.S_IFMT(info.st_mode) == old.kind
+            if same and old.kind != stat.S_IFLNK:
+                continue
             new = look(path)
             if new != old:
                 if new[:2] != old[:2]:

@@ -11,7 +11,9 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import threading
 import time
+from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -75,6 +77,14 @@ class Opened:
     fd: int
     file: str = ""
 
+    def is_current(self) -> bool:
+        """Return True if the path of the root still leads to what is open."""
+        try:
+            now = os.lstat(os.path.dirname(self.root.path) if self.file else self.root.path)
+        except OSError:
+            return False
+        return os.path.samestat(now, os.fstat(self.fd))
+
     def places(self, names: tuple[str, ...]) -> list[str]:
         """Return these names as absolute paths."""
         return [os.path.normpath(os.path.join(self.root.path, name)) for name in names]
@@ -92,9 +102,9 @@ class Roots:
     """
 
     def __init__(self, *roots: Root) -> None:
+        self._opened: list[Opened] = []
         if not roots:
             raise UsageError("at least one root folder is needed")
-        self._opened: list[Opened] = []
         try:
             for root in roots:
                 self._opened.append(open_root(root))
@@ -108,6 +118,13 @@ class Roots:
         """Close the descriptors; the object cannot be used afterwards."""
         while self._opened:
             os.close(self._opened.pop().fd)
+
+    def __del__(self) -> None:
+        self.close()
+
+    def are_current(self) -> bool:
+        """Return True if the paths of the roots still lead to what is open."""
+        return all(one.is_current() for one in self._opened)
 
     def __enter__(self) -> Self:
         return self
@@ -322,11 +339,39 @@ class Roots:
     def _same_as_hidden(self, info: os.stat_result) -> bool:
         """Return True for a hidden file under another name: a hard link, or renamed just now."""
         for place in self._hidden:
-            with suppress(OSError):
+            try:
                 other = os.stat(place)
-                if (other.st_dev, other.st_ino) == (info.st_dev, info.st_ino):
-                    return True
+            except OSError:
+                continue
+            if (other.st_dev, other.st_ino) == (info.st_dev, info.st_ino):
+                return True
         return False
+
+
+class OpenRoots:
+    """The roots that were used last, kept open: to open them takes longer than to read a small file."""
+
+    def __init__(self, most: int = 32) -> None:
+        self._most = most
+        self._known: OrderedDict[tuple[Root, ...], Roots] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, roots: tuple[Root, ...]) -> Roots:
+        """Return these roots, open. Do not close them: they close when nobody uses them any more.
+
+        Raises as `Roots`.
+        """
+        with self._lock:
+            opened = self._known.get(roots)
+        # A folder may have been removed and made again. Without the lock: one file system may not answer.
+        if opened is None or not opened.are_current():
+            opened = Roots(*roots)
+        with self._lock:
+            self._known[roots] = opened
+            self._known.move_to_end(roots)
+            if len(self._known) > self._most:
+                self._known.popitem(last=False)
+        return opened
 
 
 def open_root(root: Root) -> Opened:

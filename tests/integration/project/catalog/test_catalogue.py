@@ -237,14 +237,19 @@ def test_facets_count_what_the_same_list_or_search_has_and_make_nothing_ready(
     for bound in project.catalog.registry.unchecked.values():
         monkeypatch.setattr(bound, "_make", partial(noted, built, bound.name, bound.__dict__["_make"]))
     every, found = project.bundles.facets(), project.bundles.facets("walnut")
-    assert every[:2] == (30, {"spruce": 20, "walnut": 9})
+    assert (every.total, every.tags) == (30, {"spruce": 20, "walnut": 9})
     assert (every.kinds, every.sources) == ({"command": 29, "http": 1}, {"project": 29, "user": 1})
     assert (found.total, found.tags, found.sources) == (10, {"walnut": 9}, {"project": 9, "user": 1})
     token = Caller("t", frozenset({"read"}), ("t1*", "t3"))
     assert project.bundles.facets("walnut", Wish(identity=token)).total == 4
     assert project.bundles.facets(None, Wish(identity=token, tags=["walnut"])).total == 4
     assert project.bundles.facets(None, Wish(sources=["user"], kinds=["command"])).total == 0
-    assert project.bundles.facets(None, Wish(include_disabled=True)).sources["builtin"] == 14
+    whole = project.bundles.facets(None, Wish(include_disabled=True))
+    assert (every.disabled, whole.disabled, whole.sources["builtin"]) == (14, 14, 14)
+    assert (every.availability, every.touches["network"]) == ({"available": 30}, 1)
+    assert project.bundles.facets("walnut", Wish(touches=["network"])).sources == {"user": 1}
+    assert project.bundles.facets(None, Wish(availability=["unavailable"])).total == 0
+    assert len(project.bundles.tools(Wish(touches=["network"])).tools) == 1
     assert built == []
 
 

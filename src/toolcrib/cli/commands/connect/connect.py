@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,9 @@ from toolcrib.cli.hosts import HOSTS, AgentHost, add_server
 from toolcrib.cli.options import HostCommand, project_options
 from toolcrib.cli.output import print_json, print_note, print_result
 
+_PROJECT = "/project"
+"""The folder of the project in a container."""
+
 
 @click.command("connect", cls=HostCommand)
 @click.argument("host", type=click.Choice(sorted(HOSTS)), metavar="HOST")
@@ -26,12 +30,19 @@ from toolcrib.cli.output import print_json, print_note, print_result
     flag_value="http://127.0.0.1:8745/mcp",
     help="Connect to `toolcrib serve --http`, by default on this machine.",
 )
+@click.option(
+    "--container",
+    "image",
+    metavar="IMAGE",
+    help="Start this image of Toolcrib with Podman or Docker, and the project mounted in it.",
+)
 @click.option("--write", is_flag=True, help="Change the file, and keep a copy of it as it was.")
 @project_options
 def command(
     host: str,
     name: str | None,
     http: str | None,
+    image: str | None,
     write: bool,
     root: str | None,
     as_json: bool,
@@ -50,14 +61,21 @@ def command(
     known = HOSTS[host]
     place = find(root)
     folder = place.root if place.file is None else Path.cwd()
-    arguments = ["serve", "--stdio", "--root", place.target]
     path = known.file(folder)
     before = read_inside(path, folder)
     source = place.path.stem if place.file is not None else folder.name
     own_name = re.sub(r"[^A-Za-z0-9_-]+", "-", source).strip("-").lower()
     if name is None:
         name = f"toolcrib-{own_name}" if own_name and (known.shared or place.file is not None) else "toolcrib"
-    server = _entry(known, arguments, http)
+    if image is None:
+        server = _entry(known, ["serve", "--stdio", "--root", place.target], http)
+    elif http is not None:
+        raise click.UsageError("--http and --container cannot be used together")
+    else:
+        # Beside a Python file are the modules that it imports.
+        mounted = place.root if place.file is None else place.path.parent
+        root_there = _PROJECT + place.target.removeprefix(str(mounted))
+        server = known.program(*_container(image, mounted, f"toolcrib-{own_name}", root_there))
     text = add_server(before or "", path, known.keys(folder), name, server)
     fit = fit_report(root, host, name)
     diff = diff_of(path, before, text)
@@ -98,6 +116,18 @@ def _entry(host: AgentHost, arguments: list[str], http: str | None) -> dict[str,
     if not re.fullmatch(r"https?://[^\s/@]+/\S*", http):
         raise click.UsageError(f"--http {http!r} is not the address of a server, such as https://HOST/mcp")
     return host.remote(http)
+
+
+def _container(image: str, folder: Path, volume: str, root: str) -> tuple[str, list[str]]:
+    """Return the program and arguments that serve a project in a container.
+
+    The volume keeps what the user decides about the project there.
+    """
+    found = shutil.which("podman") or shutil.which("docker") or "docker"
+    # Podman without root: files of the user belong to the image's user, and back.
+    user = ["--userns=keep-id:uid=10001,gid=10001"] if Path(found).name == "podman" else []
+    mounts = ["--volume", f"{folder}:{_PROJECT}", "--volume", f"{volume}:/data"]
+    return found, ["run", "--rm", "--interactive", *user, *mounts, image, "serve", "--stdio", "--root", root]
 
 
 def _program() -> str:

@@ -6,8 +6,9 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
-from toolcrib.bundles.answers import FoundTool, Source, ToolItem
+from toolcrib.bundles.answers import Availability, FoundTool, Source, ToolItem
 from toolcrib.bundles.listing import Sort
+from toolcrib.manifest.touches import Touch
 from toolcrib.project.catalog.bundles import Wish
 from toolcrib.schema.provider_shapes import Shape
 from toolcrib.serve.http import Answer, Routes
@@ -29,6 +30,9 @@ class ToolsFilter(Struct, kw_only=True, rename="camel", forbid_unknown_fields=Tr
     """Only tools of these kinds: `http`, `command`, `python`, …"""
     sources: tuple[Source, ...] = ()
     """Only tools of these sources."""
+    availability: tuple[Availability, ...] = ()
+    touches: tuple[Touch, ...] = ()
+    """Only tools that may touch any of these; not with more than 1,000 records."""
     include_disabled: bool = False
 
 
@@ -91,14 +95,20 @@ class FacetCounts(Struct, kw_only=True):
     sources: dict[str, int]
     bundles: dict[str, int]
     """Id of a bundle to the number of its tools."""
+    availability: dict[str, int]
+    touches: dict[str, int]
+    """What they may touch; empty with more than 1,000 records."""
+    disabled: int
+    """How many are disabled, also where `total` is without them."""
 
 
 def _wish(request: RestRequest) -> Wish:
     query: ToolsFilter = request.query
     shape = getattr(query, "shape", UNSET) or None
     return Wish(
-        query.bundle_ids, query.tags, query.kinds, query.sources, query.include_disabled,
-        request.client.caller, request.client.identity, models=shape is not None, shape=shape,
+        query.bundle_ids, query.tags, query.kinds, query.sources, query.availability, query.touches,
+        query.include_disabled, request.client.caller, request.client.identity,
+        models=shape is not None, shape=shape,
     )  # fmt: skip
 
 
@@ -135,7 +145,7 @@ def search_tools(request: RestRequest) -> Answer:
 
 @ROUTES.add("GET", "/tools/facets", "read", {200: FacetCounts}, query=FacetsQuery)
 def count_tools(request: RestRequest) -> Answer:
-    """Count the tools of a list or search by tag, kind, type, source and bundle."""
+    """Count the tools of a list or search by their facts: tag, kind, source, bundle, what they touch."""
     query: FacetsQuery = request.query
     words = None if query.q is UNSET else query.q
     found = request.services.project.bundles.facets(words, _wish(request))
