@@ -355,6 +355,9 @@ def test_calls_are_counted_and_tools_too(server: HttpServerProcess) -> None:
         "types": {"http": 1},
         "sources": {"user": 1},
         "bundles": {bundle: 1},
+        "availability": {"available": 1},
+        "touches": {"network": 1},
+        "disabled": 1,
     }
     assert server.send("GET", f"{facets}&includeDisabled=true").json["tags"] == {"x": 2, "y": 1}
     usage = f"{path}/tools/f/version/1/usage"

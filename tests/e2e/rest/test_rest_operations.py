@@ -57,7 +57,7 @@ def test_servers_are_listed_and_restarted(server: HttpServerProcess) -> None:
     starts = ready["starts"]
     server.send("POST", "/servers/calculator/restart")
     wait_for(lambda: state(server, "calculator")["state"] == "ready", "the state")
-    assert state(server, "calculator")["starts"] == starts + 1
+    assert state(server, "calculator")["starts"] > starts  # One that is slow to start is started again.
     assert server.send("POST", "/servers/none/restart").status == 404
 
 
