@@ -16,6 +16,7 @@ from pathlib import Path
 from tests.escape.arena import PATH, Arena, eventually
 from tests.escape.contestants import end
 from tests.escape.probe import Found, Outcome, probe
+from tests.patience import patient
 
 HOLD = "while :; do sleep 0.2; done"
 
@@ -117,7 +118,7 @@ def daemons_after_the_end(arena: Arena) -> Found:
     "processes", "outlive the time limit: deaf, stopped, with the watching process signalled", compiled=True
 )
 def deaf_at_the_time_limit(arena: Arena) -> Found:
-    return leftovers(arena, "stay", 700)
+    return leftovers(arena, "stay", int(patient(0.7) * 1000))  # Its begin is within the limit.
 
 
 @probe("processes", "hold the output open after the command has ended")

@@ -14,6 +14,7 @@ from typing import Any
 
 from tests.escape.arena import Arena, eventually
 from tests.escape.probe import Found, Outcome, probe
+from tests.patience import patient
 from toolcrib.sandbox import level
 
 MIB = 1_048_576
@@ -35,7 +36,7 @@ def limited(**wanted: int) -> dict[str, Any]:
 @probe("resources", "run past the time limit, deaf to its signals")
 def wall_clock(arena: Arena) -> Found:
     done = arena.sh("trap '' TERM INT HUP; while :; do sleep 0.05; done", timeout_ms=400)
-    return arena.found(done, done.seconds > 3 or not done.timed_out, f"tried; {done.seconds:.2f} s")
+    return arena.found(done, done.seconds > patient(3) or not done.timed_out, f"tried; {done.seconds:.2f} s")
 
 
 @probe("resources", "use more CPU time than is given", ours_only=True)
@@ -69,7 +70,7 @@ def result_flood(arena: Arena) -> Found:
 @probe("resources", "write without end, past the time limit", compiled=True, ours_only=True)
 def endless_output(arena: Arena) -> Found:
     done = arena.attack("flood", 2, 1_000_000, timeout_ms=600)
-    return arena.found(done, done.seconds > 3 or not done.timed_out, f"tried; {done.seconds:.2f} s")
+    return arena.found(done, done.seconds > patient(3) or not done.timed_out, f"tried; {done.seconds:.2f} s")
 
 
 @probe("resources", "open more files than is allowed, and raise the limit", compiled=True, ours_only=True)
