@@ -120,6 +120,7 @@ def test_words_that_pages_promise() -> None:
 
 VALUES: dict[str, list[Any]] = {
     "approvals.channels": [["cli"], ["page", "elicitation"]],
+    "approvals.people": [{"ada": ["telegram:12345"]}],
     "approvals.ttl_hours": [24, 0.5],
     "audit.max_bytes": [65536],
     "builtins": [["read_file", "web_search"], {"fetch_url": None}],

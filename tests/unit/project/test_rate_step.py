@@ -27,7 +27,7 @@ async def test_a_lease_that_comes_after_the_call_was_cancelled_is_released() -> 
 
     store: Any = SimpleNamespace(state=SimpleNamespace(waits=True), rates=SimpleNamespace(acquire=acquire))
     ctx = Context("limited", {})
-    ctx.bound = SimpleNamespace(tool=SimpleNamespace(limits=Limits(concurrent_calls=1)))  # type: ignore[assignment]
+    ctx.bound = SimpleNamespace(is_rated=True, limits=Limits(concurrent_calls=1))  # type: ignore[assignment]
     call = asyncio.ensure_future(RateStep(store, Limits())(proceed)(ctx))
     assert await asyncio.to_thread(asked.wait, 30)
     call.cancel()

@@ -289,7 +289,7 @@ def test_either_way_refuses_the_same(wrong: Any) -> None:
 def test_either_way_gives_the_same_arguments() -> None:
     given = ArgumentCheck(TASK)
     first = given.check
-    for _ in range(4):
+    for _ in range(5):
         assert given.check('{"title":"Sharpen"}') == {"title": "Sharpen", "count": 1}
     assert given.check is not first
     same: list[Any] = ['{"title":"Sharpen"}', b'{"title": "Sharpen"}', '{"title":"Shar\\u0070en"}']

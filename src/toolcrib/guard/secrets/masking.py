@@ -250,6 +250,7 @@ LOGGERS = (
     "toolcrib.serve.http",
     "toolcrib.serve.mcp",
     "toolcrib.serve.rest",
+    "toolcrib.state.drivers.notices",
     "toolcrib.state.outgoing.outbox",
     "toolcrib.tools",
 )

@@ -11,6 +11,7 @@ import msgspec
 from toolcrib.bundles import ListedTool, ToolRecord
 from toolcrib.bundles.answers import Availability, ExampleCall, Source, ToolAnswer, ToolItem
 from toolcrib.errors import ManifestError, ToolcribError
+from toolcrib.manifest.kinds import KINDS
 from toolcrib.manifest.touches import Touch, may_touch, touched
 from toolcrib.project.tools.binding import missing_function
 from toolcrib.spec import Caller, HttpExec, Tool
@@ -135,8 +136,14 @@ class Entries:
 
     def availability(self, listed: ListedTool) -> Availability:
         """Return if a tool can be called here, as far as that is known without making it ready."""
-        # Of other kinds nothing is known before they are made ready.
-        is_live = listed.full and not listed.fault and (listed.type == "mcp" or listed.kind == "function")
+        # Of tools that are neither a server's nor the program's nothing is known before they are made ready.
+        kind = KINDS.get(listed.kind)
+        is_live = (
+            listed.full
+            and not listed.fault
+            and kind is not None
+            and (kind.executor is None or kind.of_program)
+        )
         tool = self._or_none(listed)[0] if is_live else None
         return "unavailable" if listed.fault or self._why_unavailable(listed, tool) else "available"
 
