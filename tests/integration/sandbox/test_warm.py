@@ -470,13 +470,10 @@ def test_a_dead_server_leaves_no_launcher_spare_or_tool(folder: Path, how: signa
             assert server.stdout is not None
             launchers = json.loads(server.stdout.readline())
             assert set(launchers) == {"", BASE}
-
-            def family() -> set[int]:
-                return {pid for launcher in launchers.values() for pid in below(launcher)}
-
+            pids: set[int] = set()
             # Two launchers, two spares of two processes, and a tool of four: pid 1, a shell, two sleeps.
-            assert eventually(lambda: len(family()) >= 9)
-            pids = family()
+            while len(pids) < 9:
+                pids = {pid for launcher in launchers.values() for pid in below(launcher)}
             server.send_signal(how)
             server.wait(30)
         finally:
