@@ -166,3 +166,6 @@ async def test_a_link_asks_on_a_page_and_decides_once(asking: Crib) -> None:
             await serving
         found = project.approval_service.approvals.find(approval.id)
         assert (found.status, found.decided_by, found.note) == ("denied", "ada", "Too dear")
+        # An answer to no question at all, which anybody can send, leaves no line.
+        refused = [entry.fields["channel"] for entry in lines(asking, "APPROVAL_REFUSED")]
+        assert refused == ["telegram:8", "telegram:7"]

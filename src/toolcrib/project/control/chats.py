@@ -88,7 +88,7 @@ class ChatApprovals:
         return approval, account
 
     def decide(self, stamp: str, name: str, *, approve: bool, note: str = "") -> ApprovalSheet:
-        """Take the answer of an account, `CHANNEL:ID`. One that does not count is written down and raised.
+        """Take the answer of an account, `CHANNEL:ID`. One to a question that does not count is written down.
 
         Raises as `asked` and `ApprovalService.approve` do.
         """
@@ -97,5 +97,8 @@ class ChatApprovals:
             take = self.service.approve if approve else self.service.deny
             return take(approval.id, account.person, note=note, seal=approval.seal, channel=name)
         except ToolcribError as error:
-            self.service.refuse(stamp[:32], name, error.message)
+            # Anybody may send this: an answer to no question at all must not fill the log.
+            with suppress(ValueError, NotFoundError):
+                waits = self.service.show(str(UUID(stamp[:32]))).approval
+                self.service.refuse(waits.id, name, error.message)
             raise
