@@ -118,7 +118,7 @@ def sessions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         # The example shows the same in `make test`: both know both protocols.
         pytest.param("fixture", "2025-11-25", 30, marks=pytest.mark.soak),
         pytest.param("fixture", "2026-07-28", 37, marks=pytest.mark.soak),
-        ("example", "2025-11-25", 30),
+        pytest.param("example", "2025-11-25", 30, marks=pytest.mark.soak),  # As that of sessions.
         ("example", "2026-07-28", 37),
         ("sessions", "2025-11-25", 30),
     ],

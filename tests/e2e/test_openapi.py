@@ -33,6 +33,11 @@ include-operation-id = [
 ]
 checks.positive_data_acceptance.expected-statuses = ["2xx", 400, 401, 403, 404, 409, 410, 412]
 
+# No text that is made up is a form.
+[[operations]]
+include-operation-id = "answer_question"
+phases.fuzzing.enabled = false
+
 # The example of a file is no file.
 [[operations]]
 include-operation-id = "import_from_zip"

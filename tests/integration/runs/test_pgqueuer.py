@@ -79,14 +79,14 @@ async def test_a_lease_counts_from_the_moment_at_which_the_server_answers_again(
         claim, step = calls.take(tx, call_id, "w"), runs.changes.claim(tx, run_id, "w")
     assert claim is not None
     assert step is not None
-    other = open_calls(url, 1.0)
+    other = open_calls(url, 4.0)
     others = durable_runs(other).changes
     assert (other.rescue(), others.rescue()) == ([], [])
     postgres.stop(signal.SIGQUIT)
     with pytest.raises(StateUnavailable):
         other.rescue()
     postgres.start()
-    await asyncio.sleep(2.5)  # As if it had answered only now: from its start, the lease is over.
+    await asyncio.sleep(5)  # As if it had answered only now: from its start, the lease is over.
     assert (other.rescue(), others.rescue()) == ([], [])
     assert calls.finish(claim, b"1")
     assert runs.changes.renew([step]) == [step]
