@@ -15,6 +15,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -275,7 +276,7 @@ def decide_before(words: Sequence[str | bytes], cwd: Path, env: Mapping[str, str
     """
     settings, root = Path(os.environ["TOOLCRIB_CONFIG"]), _root(words, cwd, env)
     if root is not None and env.get("TOOLCRIB_CONFIG") == str(settings):
-        part = settings.with_suffix(".part")
+        part = settings.with_suffix(f".{threading.get_ident()}")  # Two threads may do this at once.
         part.write_text(decides(root))
         part.replace(settings)
 
