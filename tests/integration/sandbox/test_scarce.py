@@ -183,7 +183,10 @@ async def call_says_why(folder: str) -> None:
     async with crib.open() as project:
         assert (await project.call("sh", {"c": "true"})).ok
         with under_way(600):
-            error = (await project.call("sh", {"c": "true"}, timeout_ms=500)).error
+            for _ in range(5):  # A call for which a process waited may need no more of them.
+                error = (await project.call("sh", {"c": "true"}, timeout_ms=500)).error
+                if error is not None:
+                    break
     assert error is not None
     assert (error.code, "ETOOMANYREFS" in (error.hint or "")) == ("timed_out", True), error
 
