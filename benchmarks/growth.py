@@ -13,12 +13,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from benchmarks.durable import fill
 from benchmarks.manifests import name_of, project
 from benchmarks.setting import Setting, find
-from benchmarks.start import ASKED, COMMAND
+from benchmarks.start import COMMAND, list_once
 from benchmarks.table import WALL, Reach, Row, Table
 
 SIZES = ((10, 0), (1_000, 0), (10_000, 0), (100_000, 0), (10, 1_000), (10, 1_000_000))
@@ -147,12 +145,7 @@ def _served(root: Path) -> float:
     """Return the memory of a server behind which the tools are."""
     command = [*COMMAND, "serve", "--stdio", "--root", str(root)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
-        assert server.stdin is not None
-        assert server.stdout is not None
-        server.stdin.write(b"".join(orjson.dumps(one) + b"\n" for one in ASKED))
-        server.stdin.flush()
-        while orjson.loads(server.stdout.readline()).get("id") != ASKED[-1]["id"]:
-            pass
+        list_once(server)
         size = private(server.pid)
         server.kill()
     return size

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 LINES_A_SECOND = 20_000
 BARE = "Project.call, without rules"
-RULED = f"the same, {RULES} rules, none of which speaks of arguments"
+RULED = f"the same, {RULES} rules, none of them about arguments"
 PATTERNS = f"the same, {RULES} rules of this tool, each with a pattern of its own"
 WEIGHED = f"the same, {RULES} rules, {LOOKING} of which look at the arguments"
 

@@ -122,12 +122,7 @@ def _server(command: list[str]) -> Sampler:
         began = time.perf_counter()
         for _ in range(times):
             with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
-                assert server.stdin is not None
-                assert server.stdout is not None
-                server.stdin.write(b"".join(orjson.dumps(one) + b"\n" for one in ASKED))
-                server.stdin.flush()
-                while orjson.loads(server.stdout.readline()).get("id") != ASKED[-1]["id"]:
-                    pass
+                list_once(server)
                 server.kill()
         return time.perf_counter() - began
 
@@ -153,3 +148,13 @@ def process(command: list[str]) -> Sampler:
         return time.perf_counter() - began
 
     return sample
+
+
+def list_once(server: subprocess.Popen[bytes]) -> None:
+    """Begin a session with a server, and wait for its list of tools."""
+    assert server.stdin is not None
+    assert server.stdout is not None
+    server.stdin.write(b"".join(orjson.dumps(one) + b"\n" for one in ASKED))
+    server.stdin.flush()
+    while orjson.loads(server.stdout.readline()).get("id") != ASKED[-1]["id"]:
+        pass
