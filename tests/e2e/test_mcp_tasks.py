@@ -108,13 +108,13 @@ def test_a_task_outlives_its_server_and_belongs_to_all_processes_of_the_project(
 
 
 async def test_a_task_asks_whenever_it_wants_and_goes_on_with_all_answers(tmp_path: Path) -> None:
-    crib = Crib(tmp_path / "project")
+    crib, became_a_task = Crib(tmp_path / "project"), asyncio.Event()
     async with crib.open() as project:
 
         @project.toolset.tool(mcp=McpForms())
         async def late(ctx: Context) -> str:
             assert ctx.client is not None
-            await asyncio.sleep(0 if ctx.client.responses else 0.3)
+            await became_a_task.wait()
             form = {"method": "elicitation/create", "params": {"message": "Name?", "requestedSchema": {}}}
             name = (await ctx.client.ask({"name": form}))["name"]["content"]
             color = (await ctx.client.ask({"color": form}))["color"]["content"]
@@ -140,6 +140,7 @@ async def test_a_task_asks_whenever_it_wants_and_goes_on_with_all_answers(tmp_pa
                     await asyncio.sleep(0.05)
 
         task = (await ask("tools/call", {"name": "late", "arguments": {}}))["taskId"]
+        became_a_task.set()
         for key, word in (("name", "Ann"), ("color", "blue")):
             assert list(await until(task, "inputRequests")) == [key]
             answers = {"other": {}, key: {"action": "accept", "content": word}}
