@@ -30,7 +30,7 @@ from toolcrib.pods.ipc import Client
 from toolcrib.pods.prompt import find_skills, system_prompt
 from toolcrib.pods.protocol import EXEC, MESSAGES, OUTPUT, AgentResult, StatusUpdate, StreamChunk
 from toolcrib.pods.spool import Spool
-from toolcrib.pods.tools import execute_command, send_channel_message
+from toolcrib.pods.tools import execute_command, find_packs, send_channel_message, sidecar_tool
 from toolcrib.project import Config, Project, find
 from toolcrib.runs.agents import Agent
 from toolcrib.runs.agents.providers import PROVIDERS
@@ -215,7 +215,12 @@ class PodRunner:
 
         add(execute_command(client, self._task.target))
         add(send_channel_message(messages, self._task.channel, self._task.chat))
-        return _TOOLS
+        packs = [
+            sidecar_tool(tool, client, target or self._task.target)
+            for tool, target in find_packs(Path(self._folders.skills))
+        ]
+        project.toolset.add_all(packs)
+        return (*_TOOLS, *(one.name for one in packs))
 
     def _agent(self, tools: tuple[str, ...]) -> Agent:
         task = self._task

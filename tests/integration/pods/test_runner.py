@@ -74,7 +74,7 @@ async def test_a_task_runs_with_the_tools_of_the_guide(
         channel="slack",
         chat="C7",
     )
-    assert await executor == "echo out; echo err >&2; exit 3"
+    assert (await executor)["command"] == "echo out; echo err >&2; exit 3"
     assert (result.status, result.response, result.metrics["toolCalls"]) == ("success", "All is done.", 5)
     seen = shown(folders)
     assert seen["execute_command"] == "out\n\nSTDERR: err\n\n(exit code: 3)"
@@ -109,6 +109,59 @@ async def test_what_tools_refuse_and_how_long_results_are(folders: Folders) -> N
     assert seen["read_file"].startswith("Error: path escapes sandbox: /etc/passwd")
     assert seen["write_file"].startswith("Error: ")
     assert seen["send_channel_message"].startswith("Error: ")
+
+
+PACK = """\
+kind: SkillPack
+spec:
+  sidecar:
+    tools:
+      - name: weigh
+        description: Weigh a part.
+        exec: [sh, -c, 'printf "%s|" "$@"; cat', run]
+        subcommand: ${PART}
+        positionalArgs: [part, unit]
+        inputMode: stdin
+        parameters:
+          type: object
+          required: [part]
+          properties:
+            part: {type: string, description: The part}
+            unit: {type: string, description: The unit}
+            scales: {type: integer, description: The scales}
+"""
+
+
+async def test_the_tools_of_a_skillpack_run_in_its_sidecar(folders: Folders) -> None:
+    (Path(folders.skills) / "scales").mkdir()
+    pack = Path(folders.skills) / "scales" / "pack.yaml"
+    pack.write_text(PACK)
+    executor = asyncio.create_task(asyncio.to_thread(serve_once, Path(folders.ipc)))
+    await ran(folders, ("weigh", {"part": "-a b", "scales": 7}), target="another")
+    request = await executor
+    assert (request["target"], request["timeout"], request["workDir"]) == ("scales", 120, "/workspace")
+    assert shown(folders)["weigh"] == '${PART}|--|-a b|{"scales": 7}'
+
+
+@pytest.mark.parametrize(
+    ("written", "instead", "reason"),
+    [
+        ("positionalArgs: [part, unit]", "positionalArgs: [size]", "there is no parameter 'size'"),
+        ("name: weigh", "name: read_file", "read_file"),
+        (
+            'exec: [sh, -c, \'printf "%s|" "$@"; cat\', run]',
+            "command: [cat, '${part}']\n        env: {K: '${KEY}'}",
+            "KEY",
+        ),
+    ],
+)
+async def test_a_skillpack_that_is_wrong_ends_the_run(
+    folders: Folders, written: str, instead: str, reason: str
+) -> None:
+    assert written in PACK
+    (Path(folders.skills) / "pack.yml").write_text(PACK.replace(written, instead))
+    result = await ran(folders, ("weigh", {"part": "a"}))
+    assert (result.status, reason in result.error) == ("error", True), result.error
 
 
 async def test_a_run_without_tools_and_one_that_fails(folders: Folders) -> None:
@@ -157,7 +210,19 @@ def test_pod_up_prints_the_answer(tmp_path: Path) -> None:
     steps = script(
         ("execute_command", {"command": "echo turned > /workspace/out; cat out"}),
         ("send_channel_message", {"channel": "slack", "text": "It is turned."}),
+        ("note", {"file": "notes", "lathe": 7}),
     )
+    words = {name: {"description": name} for name in ("file", "lathe")}
+    note = {
+        "name": "note",
+        "description": "Note",
+        "exec": ["tee"],
+        "inputMode": "stdin",
+        "positionalArgs": ["file"],
+        "parameters": {"type": "object", "properties": words},
+    }
+    (tmp_path / "skills/notes").mkdir(parents=True)
+    (tmp_path / "skills/notes/pack.yaml").write_text(json.dumps({"sidecar": {"tools": [note]}}))
     spec = {"task": "do it", "model": {"provider": "scripted", "model": "", "script": steps}}
     document = {
         "apiVersion": "sympozium.ai/v1alpha1",
@@ -167,7 +232,7 @@ def test_pod_up_prints_the_answer(tmp_path: Path) -> None:
     }
     (tmp_path / "run.yaml").write_text(json.dumps(document))
     environment = {**os.environ, "TOOLCRIB_DATA": str(tmp_path / "data")}
-    done = run(["pod", "up", "run.yaml"], tmp_path, environment)
+    done = run(["pod", "up", "run.yaml", "--skills", "skills"], tmp_path, environment)
     assert (done.returncode, done.stdout) == (0, b"All is done.\n"), done.stderr
     folder = tmp_path / "data/pods/test-tool"
     assert not (folder / "state").exists()
@@ -177,6 +242,7 @@ def test_pod_up_prints_the_answer(tmp_path: Path) -> None:
     stored = b"".join(path.read_bytes() for path in (folder / "nats").rglob("*.blk"))
     assert b"It is turned." in stored
     assert (folder / "workspace/out").read_text() == "turned\n"
+    assert (folder / "workspace/notes").read_text() == '{"lathe": 7}'
     (tmp_path / "other.yaml").write_text("kind: Pod\n")
     done = run(["pod", "up", "other.yaml"], tmp_path, environment)
     assert done.returncode == 4
