@@ -12,8 +12,12 @@ import pytest
 from ruamel.yaml import YAML
 
 from toolcrib.cli.group import COMMANDS, toolcrib
+from toolcrib.schema import SchemaCheck
 
 BASE = Path(__file__).parents[3] / "deploy" / "base"
+TESTS = Path(__file__).parents[2]
+KUBERNETES = json.loads((TESTS / "data" / "kubernetes.json").read_text())
+"""Kubernetes' own schema of every kind that is used here."""
 
 
 def resources() -> Iterator[dict[str, Any]]:
@@ -34,6 +38,24 @@ def containers() -> Iterator[tuple[str, dict[str, Any]]]:
     for name, template in workloads():
         for one in (*template["spec"].get("initContainers", ()), *template["spec"]["containers"]):
             yield name, one
+
+
+def misfits(one: dict[str, Any]) -> list[str]:
+    name = KUBERNETES["kinds"][f"{one['apiVersion']}/{one['kind']}"]
+    check = SchemaCheck({"$ref": f"#/$defs/{name}", "$defs": KUBERNETES["$defs"]})
+    return [f"{found.path} {found.message}" for found in check.violations(one)]
+
+
+def test_kubernetes_accepts_the_base_and_the_pods_of_runs() -> None:
+    made = [one for file in (TESTS / "golden" / "pods").iterdir() for one in json.loads(file.read_text())]
+    for one in (*resources(), *made):
+        assert misfits(one) == [], (one["kind"], one["metadata"]["name"])
+    *_, pod = made
+    pod["spec"]["containers"][0]["restartPolicies"] = "Always"
+    pod["spec"]["initContainers"][0]["resources"]["limits"]["cpu"] = True
+    wrong = misfits(pod)
+    assert len(wrong) == 2
+    assert "restartPolicies" in "".join(wrong)
 
 
 def test_every_file_is_part_of_the_base() -> None:
