@@ -293,7 +293,10 @@ async def test_a_run_gets_one_pod_however_old_the_body_is(
         with pytest.raises(kopf.TemporaryError, match="409"):
             await cluster.set_status(old, {"phase": "Pending"})
         await world.remove_pod("once-agent")
-        status = await again()
+        # The watch of runs begins anew.
+        run = kopf.Body(world.raw(RUNS, "once"))
+        await kopf_calls.run_seen(event={"type": None, "object": run}, body=run, memo=memo)
+        status = world.status("once")
         assert (status["phase"], pod.deleted) == ("Failed", True)
         assert "deleted" in status["message"]
         await seen("DELETED")

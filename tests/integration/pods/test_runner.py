@@ -31,7 +31,8 @@ def lead(monkeypatch: pytest.MonkeyPatch) -> None:
 def folders(tmp_path: Path) -> Folders:
     for name in ("ipc", "workspace", "skills", "tmp"):
         (tmp_path / name).mkdir()
-    return Folders(*(str(tmp_path / name) for name in ("ipc", "workspace", "skills", "tmp", "state")))
+    (tmp_path / "end").touch()
+    return Folders(*(str(tmp_path / name) for name in ("ipc", "workspace", "skills", "tmp", "state", "end")))
 
 
 def script(*steps: Step) -> list[dict[str, Any]]:
@@ -55,6 +56,10 @@ def shown(folders: Folders) -> dict[str, str]:
 
 def outputs(folders: Folders) -> dict[str, Any]:
     return {path.name: json.loads(path.read_text()) for path in Path(folders.ipc, "output").iterdir()}
+
+
+def ended(folders: Folders) -> Any:
+    return json.loads(Path(folders.end).read_text())
 
 
 async def test_a_task_runs_with_the_tools_of_the_guide(
@@ -88,6 +93,7 @@ async def test_a_task_runs_with_the_tools_of_the_guide(
     written = outputs(folders)
     assert written["result.json"]["response"] == "All is done."
     assert written["status.json"]["phase"] == "done"
+    assert ended(folders) == {"result": "All is done.", "error": ""}
     parts = [written[f"stream-{number}.json"]["content"] for number in range(len(written) - 2)]
     assert "".join(parts) == "All is done."
     assert list((ipc / "tools").glob("exec-*")) == []
