@@ -48,7 +48,12 @@ async def end(memo: kopf.Memo, **_: Any) -> None:
 @kopf.on.resume(GROUP, VERSION, "agentruns")
 @kopf.on.create(GROUP, VERSION, "agentruns")
 async def reconcile(body: kopf.Body, memo: kopf.Memo, **_: Any) -> None:
-    """Make the pod of a run, once: a pod that was made and is not there any more was deleted.
+    """Make the pod of a run, once."""
+    await _reconcile(body, memo)
+
+
+async def _reconcile(body: Mapping[str, Any], memo: kopf.Memo) -> None:
+    """Make the pod of a run, unless it was made: if it is not there any more then, it was deleted.
 
     The run is read from the cluster, because `body` can be older than what this function wrote.
     """
@@ -84,7 +89,7 @@ async def run_seen(event: kopf.RawEvent, body: kopf.Body, memo: kopf.Memo, **_: 
     """Look for the pod of a run. Each watch begins with all runs, and may have missed the end of a pod."""
     status = body.get("status", {})
     if event["type"] != "DELETED" and "podName" in status and status.get("phase") not in ENDED:
-        await reconcile(body=body, memo=memo)
+        await _reconcile(body, memo)
 
 
 @kopf.on.event("v1", "pods", labels={RUN_LABEL: kopf.PRESENT})
