@@ -184,7 +184,7 @@ class WorkerProcess:
         if self.process.poll() is None:
             self.send(signal.SIGCONT)
             self.send(number)
-            self.process.wait(30)
+            self.process.wait(100)
 
 
 async def main() -> None:

@@ -108,7 +108,7 @@ class Machine:
             said = ""
             while not said.startswith("serving "):
                 said = worker.stderr.readline()
-                assert said, worker.wait(30)
+                assert said, worker.wait(100)
         return worker
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:

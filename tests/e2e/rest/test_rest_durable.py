@@ -188,7 +188,7 @@ async def accepted(session: aiohttp.ClientSession, tool: str, body: Any, headers
 
 
 async def until_status(session: aiohttp.ClientSession, call: str, status: str) -> dict[str, Any]:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(100):
         while True:
             async with session.get(f"/tools/calls/{call}") as reply:
                 found: dict[str, Any] = await reply.json()

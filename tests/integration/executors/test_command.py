@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from functools import partial
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 
 from tests.crib import SH, Crib, failed
 from tests.integration.sandbox.ground import eventually, processes_with
+from tests.patience import GROWING_MS
 from toolcrib.sandbox import level
 
 pytestmark = pytest.mark.usefixtures("kernel")
@@ -160,32 +160,30 @@ def gone(marker: str) -> bool:
 
 
 def test_the_limit_that_binds_is_named_and_the_whole_tree_dies(crib: Crib) -> None:
-    crib.write(".toolcrib/config.yml", "limits: {timeout_ms: 3000}")
-    slow = {"config": {"timeout_ms": 400}}
-    crib.shell("own", **slow)
+    crib.shell("own", config={"timeout_ms": 400})
     crib.shell("project")
     for name, limit, whose, options in (
         ("own", 400, "tool", {}),
-        ("project", 3000, "project", {}),
         ("own", 200, "call", {"timeout_ms": 200}),
+        *(("project", limit_ms, "project", {}) for limit_ms in GROWING_MS),
     ):
+        crib.write(".toolcrib/config.yml", f"limits: {{timeout_ms: {max(limit, 500)}}}")
         marker = f"9{os.getpid()}{limit}"
         script = (
             f"trap '' TERM; (setsid sleep {marker} &); sleep {marker} & echo begun >&2; wait; sleep {marker}"
         )
-        started = time.monotonic()
         result = crib.call(name, {"c": script}, **options)
-        assert time.monotonic() - started < 20
         message = failed(result, "timed_out")
         assert f"{limit} ms" in message
         assert whose in message
         assert result.error is not None
         assert result.error.exit_code == 6
-        if name == "project":  # On a busy machine the others may end before a word.
-            assert result.error.details["stderr"] == "begun"
         assert eventually(partial(gone, marker))
         assert crib.last().event == "TOOL_EXECUTED"
         assert crib.last().fields["code"] == "timed_out"
+        if name == "project" and result.error.details["stderr"]:
+            break
+    assert result.error.details["stderr"] == "begun"
 
 
 @pytest.mark.parametrize(("limits", "own"), [(300, 9000), (9000, 300)])

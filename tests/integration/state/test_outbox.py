@@ -101,7 +101,7 @@ async def test_a_topic_has_one_reader_at_a_time(address: Address) -> None:
 
 def _put_and_wait(address: Address, gate: Any) -> None:
     db = opened(address)
-    gate.wait(60)
+    gate.wait(100)
     for number in range(50):
         with db.write(f"scope {os.getpid()}") as tx:
             Outbox.put(tx, "a", f"{os.getpid()} {number}".encode())

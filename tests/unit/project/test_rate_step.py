@@ -19,7 +19,7 @@ async def test_a_lease_that_comes_after_the_call_was_cancelled_is_released() -> 
 
     def acquire(*_: Any, **__: Any) -> Any:
         asked.set()
-        go_on.wait(30)
+        go_on.wait(100)
         return SimpleNamespace(release=released.set)
 
     async def proceed(_: Context) -> Result:

@@ -47,7 +47,7 @@ def lines(crib: Crib) -> int:
 
 async def until(happened: Callable[[], object]) -> None:
     """Look again and again until it has happened."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(100):
         while not happened():  # noqa: ASYNC110 - another process does it
             await asyncio.sleep(0.01)
 
@@ -406,7 +406,7 @@ def test_calls_a_minute_hold_for_all_processes_together(crib: Crib) -> None:
     counting(crib, limits={"calls_per_minute": 10})
     command = [sys.executable, "-c", CALLS, str(crib.root), "echo x >> count", "5"]
     workers = [Forked(command, stdout=subprocess.PIPE) for _ in range(4)]
-    codes = [code for worker in workers for code in json.loads(worker.communicate(timeout=60)[0])]
+    codes = [code for worker in workers for code in json.loads(worker.communicate(timeout=100)[0])]
     assert sorted(codes) == ["ok"] * 10 + ["rate_limited"] * 10
     assert lines(crib) == 10
     late = crib.call("count", COUNT)
@@ -422,7 +422,7 @@ def test_calls_at_one_time_hold_for_all_processes_together(crib: Crib) -> None:
     crib.write(".toolcrib/config.yml", "limits: {concurrency: 1}\n")
     command = [sys.executable, "-c", CALLS, str(crib.root), "echo x >> count; sleep 3", "1"]
     workers = [Forked(command, stdout=subprocess.PIPE) for _ in range(2)]
-    codes = [code for worker in workers for code in json.loads(worker.communicate(timeout=60)[0])]
+    codes = [code for worker in workers for code in json.loads(worker.communicate(timeout=100)[0])]
     assert sorted(codes) == ["ok", "rate_limited"]
     assert crib.call("count", COUNT).ok
 
