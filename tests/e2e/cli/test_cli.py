@@ -61,9 +61,7 @@ def cli(
     accept_before(words, cwd, environment)
     decide_before(words, cwd, environment)
     return Done(
-        subprocess.run(
-            command, cwd=cwd, env=environment, input=stdin, capture_output=True, timeout=30, check=False
-        )
+        subprocess.run(command, cwd=cwd, env=environment, input=stdin, capture_output=True, check=False)
     )
 
 
@@ -244,7 +242,7 @@ def test_a_reader_that_goes_away_is_no_crash(files: Crib) -> None:
     for words in ("run read", "list", "list --json", "--help"):
         done = subprocess.run(
             ["/bin/sh", "-c", f"{PROGRAM} {words} | true"],
-            cwd=files.root, env=ENVIRONMENT, capture_output=True, timeout=30, check=False,
+            cwd=files.root, env=ENVIRONMENT, capture_output=True, check=False,
         )  # fmt: skip
         assert b"Traceback" not in done.stderr
         assert b"Exception" not in done.stderr
@@ -508,6 +506,6 @@ def test_nothing_of_the_working_folder_is_imported(crib: Crib) -> None:
     crib.shell()
     accept(crib.root)
     command = [sys.executable, "-m", "toolcrib", "list"]
-    done = subprocess.run(command, cwd=crib.root, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, cwd=crib.root, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert "sh " in done.stdout

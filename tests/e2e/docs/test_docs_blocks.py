@@ -197,7 +197,6 @@ def run(script: str, folder: Path, where: str) -> str:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=SECONDS,
         check=False,
     )
     if done.returncode != 0:

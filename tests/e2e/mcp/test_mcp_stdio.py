@@ -22,7 +22,6 @@ from mcp.client.session import ClientSession
 from mcp.client.stdio import stdio_client
 
 from tests.commands import Forked, shared_server
-from tests.patience import patient
 
 ROOT = Path(__file__).parents[3]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
@@ -295,9 +294,7 @@ def test_requests_from_a_file_to_a_file(tmp_path: Path) -> None:
     call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
     (tmp_path / "in").write_bytes(orjson.dumps(call))
     with (tmp_path / "in").open("rb") as source, (tmp_path / "out").open("wb") as sink:
-        done = subprocess.run(
-            SERVER, cwd=ROOT, env=ENVIRONMENT, stdin=source, stdout=sink, check=False, timeout=patient(10)
-        )
+        done = subprocess.run(SERVER, cwd=ROOT, env=ENVIRONMENT, stdin=source, stdout=sink, check=False)
     assert done.returncode == 0
     answer = orjson.loads((tmp_path / "out").read_bytes())
     assert answer["result"]["structuredContent"] == {"result": 3}

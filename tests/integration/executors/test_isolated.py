@@ -381,7 +381,7 @@ def test_functions_of_a_module_run_by_name_work(tmp_path: Path) -> None:
 def test_a_script_without_a_guard_is_reported_and_does_not_call_itself(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(SCRIPTED.format(guard="", indent=""))
     argv = [sys.executable, "script.py"]
-    done = subprocess.run(argv, capture_output=True, check=False, cwd=tmp_path, timeout=50)
+    done = subprocess.run(argv, capture_output=True, check=False, cwd=tmp_path)
 
     assert done.returncode == 1
     assert b'if __name__ == "__main__"' in done.stderr
@@ -391,7 +391,7 @@ def test_a_script_that_cannot_be_imported_again_is_reported_as_the_error_of_the_
     body = SCRIPTED.format(guard="", indent="if __name__ == '__main__': ")
     (tmp_path / "script.py").write_text(f"assert __name__ == '__main__', 'only once'\n{body}")
     argv = [sys.executable, "script.py"]
-    done = subprocess.run(argv, capture_output=True, check=False, cwd=tmp_path, timeout=50)
+    done = subprocess.run(argv, capture_output=True, check=False, cwd=tmp_path)
 
     assert done.returncode == 1
     assert b"AssertionError: only once" in done.stderr

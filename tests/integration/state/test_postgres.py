@@ -188,9 +188,7 @@ def test_without_the_extra_the_line_that_installs_it_is_given(tmp_path: Path) ->
     (tmp_path / "psycopg.py").write_text("raise ImportError")
     code = "from toolcrib.state.drivers.postgres import PostgresServer; PostgresServer('postgresql:///x')"
     env = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False, timeout=60
-    )
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
     assert "needs the extra `postgres`" in done.stderr
 
 

@@ -229,16 +229,14 @@ tools = Toolset(timeout_ms=50)
 
 @tools.tool
 def hang() -> None:
-    time.sleep(60)
+    time.sleep(6000)
 
 print(asyncio.run(tools.call("hang")).error.code)
 """
 
 
 def test_a_hanging_tool_does_not_hold_up_the_interpreters_end() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", HANGING], check=True, capture_output=True, text=True, timeout=30
-    )
+    done = subprocess.run([sys.executable, "-c", HANGING], check=True, capture_output=True, text=True)
 
     assert done.stdout.strip() == "timed_out"
 
