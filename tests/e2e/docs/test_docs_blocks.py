@@ -44,7 +44,6 @@ NOT_RUN = re.compile(r"^<!-- not run: (.+) -->$")
 FILE = re.compile(r"^# ((?:[\w.-]+/)*[\w.-]+\.\w+)$")
 PRINTS = re.compile(r"^print\(.*\)  # (.+)$")
 """A line of Python with its expected output in a comment."""
-SECONDS = 50
 
 
 class Block(NamedTuple):
