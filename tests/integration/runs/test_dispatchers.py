@@ -187,8 +187,10 @@ async def test_a_worker_takes_only_calls_of_tools_it_has(calls: Recorded, log: L
 
 
 async def test_no_more_calls_run_at_a_time_than_are_allowed(calls: Recorded, log: Log) -> None:
-    ids = [calls.submit("nap", {"ms": 100, "n": n}) for n in range(6)]
-    async with serving(calls, log, "nap", concurrency=2):
+    ids = [calls.submit("hold", {"n": n}) for n in range(6)]
+    async with serving(calls, log, "hold", concurrency=2):
+        await until(lambda: len(log.lines("start")) == 2)
+        log.path.with_name("go").touch()
         for call_id in ids:
             await ended(calls, call_id)
     running, most = 0, 0
