@@ -466,6 +466,18 @@ def test_one_after_another_accepts_some(origin: Crib, ann: Callable[..., Person]
     assert (check.returncode, check.stdout) == (5, "first: not trusted yet\n")
 
 
+def test_one_after_another_asks_about_changed_settings_too(origin: Crib, ann: Callable[..., Person]) -> None:
+    command(origin, "first", "echo one")
+    person = ann()
+    person.at_terminal("trust")
+    (person.root / ".toolcrib/config.yml").write_text("approvals: {channels: [elicitation]}\n")
+    with person.terminal("trust") as screen:
+        answer(screen, "s", "n")
+        assert "Trust the changed settings?" in screen.text
+        assert screen.end() == 5
+    assert person.run("trust", "--check").returncode == 5
+
+
 def test_trust_in_one_tool_is_taken_back(origin: Crib, ci: Callable[..., Person]) -> None:
     ten_tools(origin, "one")
     person = ci("ann")

@@ -46,7 +46,8 @@ class Discord(Channel):
         named = [one.strip() for one in self.settings.get("CHATS").split(",") if one.strip()]
         if owner := self.settings.get("OWNER"):
             named.append(await self._chat(owner))
-        last = dict.fromkeys(named, int(after.id) if after else now)
+        # A minute earlier: another chat may have older messages, and what comes twice counts once.
+        last = dict.fromkeys(named, int(after.id) - (60_000 << 22) if after else now)
         while last:
             for chat, seen in last.items():
                 page = await self._call(f"/channels/{chat}/messages?after={seen}&limit=100")

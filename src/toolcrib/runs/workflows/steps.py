@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from time import perf_counter
 from typing import Any
 
-from toolcrib.errors import StateUnavailable, ToolcribError, ToolFailed
+from toolcrib.errors import InvalidInput, StateUnavailable, ToolcribError, ToolFailed
 from toolcrib.executors.composite.executor import Plan
 from toolcrib.runs.agents import PrepareCall
 from toolcrib.runs.sessions import (
@@ -162,7 +162,10 @@ def _child(claim: ClaimedRun, callee: str, given: dict[str, Any]) -> RunDraft:
     more = json.loads(run.variables), run.caller, claim.identity, claim.streams
     if kind == "agent":
         definition, provider = parts.agents[name]
-        return RunDraft(name, definition, provider, given["prompt"], *more)
+        if (prompt := given.get("prompt")) is None:
+            raise InvalidInput(f"there is no prompt for {name}: what it refers to was not given")
+        text = prompt if isinstance(prompt, str) else json.dumps(prompt, ensure_ascii=False)
+        return RunDraft(name, definition, provider, text, *more)
     below = parts.below(name)
     inputs = ArgumentCheck(below.workflow.inputs).check(given)
     return RunDraft(f"workflow:{name}", below.definition, WORKFLOW_PROVIDER, json.dumps(inputs), *more)

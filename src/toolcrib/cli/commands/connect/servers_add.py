@@ -220,6 +220,7 @@ def remove_command(name: str, root: str | None, as_json: bool, yes: bool) -> Non
     A server of the setting `mcp_servers` is removed there, by hand.
     """
     from toolcrib.project import Project
+    from toolcrib.state import user_name
 
     project = Project.inspect(root)
     path = project.root / ".mcp.json"
@@ -232,6 +233,8 @@ def remove_command(name: str, root: str | None, as_json: bool, yes: bool) -> Non
     if project.servers is not None and name in project.servers.mounted:
         project.servers.logout(name)
         project.servers.get(name).clear()
+        # Whoever adds a server of this name later is asked about its hosts anew.
+        project.trust.revoke(user_name(), servers=[name], channel=channel)
     if _is_accepted(project):
         _trust(project, name, "", channel)
     settings = project.config.document
