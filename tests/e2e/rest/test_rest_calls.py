@@ -554,7 +554,7 @@ async def test_calls_that_still_run_when_the_server_stops_are_cancelled(mark: Pa
             async with session.get(f"/tools/calls/{call}/events") as follower:
                 assert (await anext(events_of(follower)))[1] == "started"
                 server.process.terminate()
-                await asyncio.to_thread(server.process.wait, 30)
+                await asyncio.to_thread(server.process.wait, 100)
     assert mark.with_name("mark.cancelled").exists()
     assert crib.last().event == "TOOL_EXECUTED"
     assert crib.last().fields["status"] == "interrupted"

@@ -141,7 +141,7 @@ async def test_each_request_has_an_answer_when_the_server_stops(tmp_path: Path) 
             assert (status, pending["status"]) == (202, "awaiting_approval")
             status, result = await holds
             assert (status, result["error"]["code"]) == (200, "cancelled")
-            await asyncio.to_thread(server.process.wait, 30)
+            await asyncio.to_thread(server.process.wait, 100)
     with serving(crib) as server:
         found = server.send("GET", f"/tools/calls/{pending['callId']}").json
         assert found["status"] == "awaiting_approval"
@@ -168,7 +168,7 @@ async def test_the_log_never_ends_a_call_that_goes_on(tmp_path: Path) -> None:
                 assert (await until_status(session, call, "ok"))["result"]["ok"]
                 assert logged(call) == [("TOOL_WAITS", "pending"), ("TOOL_EXECUTED", "success")]
             server.process.terminate()
-            await asyncio.to_thread(server.process.wait, 30)
+            await asyncio.to_thread(server.process.wait, 100)
     assert logged(runs) == [("TOOL_EXECUTED", "interrupted")]
 
 

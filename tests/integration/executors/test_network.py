@@ -428,9 +428,9 @@ def test_ten_at_once_each_with_its_own_and_nothing_left(crib: Crib, port: int) -
             tasks, before = asyncio.all_tasks(), open_now()
             results = await round_of_calls()
             shared().drop_spares()
-            left = {repr(task) for task in asyncio.all_tasks() - tasks}
             # In a thread: what was given back is closed on the event loop.
             settled = await asyncio.to_thread(eventually, lambda: open_now() <= before)
+            left = {repr(task) for task in asyncio.all_tasks() - tasks}
             return [result.unwrap() for result in results], before, before if settled else open_now(), left
 
     values, before, after, left = asyncio.run(many())

@@ -227,7 +227,7 @@ def test_settings_that_are_wrong_keep_the_project_closed(mixed: Crib) -> None:
 
 @pytest.mark.usefixtures("kernel")
 def test_thirty_confined_calls_at_once(crib: Crib) -> None:
-    crib.shell(limits={"timeout_ms": 30_000})
+    crib.shell()
 
     async def together() -> list[Any]:
         async with crib.open() as project:

@@ -347,7 +347,7 @@ async def test_a_process_that_waits_is_woken_by_another(
     await looked.wait()
     ready.set()
     assert await waiting == 1
-    await asyncio.to_thread(worker.join, 30)
+    await asyncio.to_thread(worker.join, 100)
     assert worker.exitcode == 0
 
 

@@ -279,7 +279,7 @@ async def test_a_thread_that_outlives_its_call_is_not_heard_any_more(tools: Tool
     result = await tools.call("hang", on_event=heard.append)
     assert result.error is not None
     ended.set()
-    assert await asyncio.to_thread(done.wait, 30)
+    assert await asyncio.to_thread(done.wait, 100)
     await asyncio.sleep(0)
     events.close()
     assert kinds(heard) == kinds([event async for event in events]) == ["started", "ended"]

@@ -135,10 +135,11 @@ def test_limits_of_rows_bytes_and_time(shop: Crib) -> None:
 
 async def test_connections_are_kept_and_replaced(shop: Crib, postgres: PostgresProcess) -> None:
     tool(shop, "SELECT pg_backend_pid() AS pid")
+    tool(shop, "SELECT pg_backend_pid() AS pid FROM pg_sleep(0.5)", "slow")
     async with shop.open() as project:
         pids = [(await project.call("q")).unwrap()[0]["pid"] for _ in range(3)]
         assert len(set(pids)) == 1
-        both = await asyncio.gather(project.call("q"), project.call("q"))
+        both = await asyncio.gather(project.call("slow"), project.call("slow"))
         assert len({one.unwrap()[0]["pid"] for one in both}) == 2
         with psycopg.connect(postgres.url("shop"), autocommit=True) as connection:
             connection.execute(
