@@ -187,7 +187,7 @@ async def test_who_waits_is_asked_both_when_the_first_yes_was_for_good(crib: Cri
     async with crib.open() as project:
         call = asyncio.create_task(project.invoke(Call("sh", TRUE, caller=AGENT, wait="block")))
         seen: list[str] = []
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(100):
             for scope in ("rule", "once"):
                 while not (waiting := project.approval_service.list("pending")):  # noqa: ASYNC110 - as a person looks
                     await asyncio.sleep(0.01)
