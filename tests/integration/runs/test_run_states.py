@@ -311,12 +311,12 @@ def test_calls_are_rescued_while_a_worker_ends_one_of_them(postgres: PostgresPro
 
     def hold(_tx: Transaction, _id: str, _state: str) -> None:
         has_call.set()
-        assert go_on.wait(30)
+        assert go_on.wait(100)
 
     worker.calls.on_end.insert(0, hold)
     with ThreadPoolExecutor() as pool:
         end = pool.submit(worker.calls.finish, slow, OK)
-        assert has_call.wait(30)
+        assert has_call.wait(100)
         rescue = pool.submit(machine.calls.rescue)
         until_it_waits(url, rescue)
         go_on.set()

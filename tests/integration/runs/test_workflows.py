@@ -141,7 +141,7 @@ async def test_steps_that_need_each_other_wait_and_the_others_run_side_by_side(c
         @project.toolset.tool
         async def meet(name: str) -> None:
             """Wait for the other one."""
-            async with asyncio.timeout(20), both:
+            async with asyncio.timeout(100), both:
                 met.append(name)
 
         @project.toolset.tool
@@ -312,7 +312,7 @@ def test_a_workflow_survives_kill_9(crib: Crib, tmp_path: Path) -> None:
                     return after + name
                 id = project.workflows.start("long") if sys.argv[1] == "first" else sys.argv[1]
                 print(id, flush=True)
-                run = await project.runs.wait(id, 60)
+                run = await project.runs.wait(id, 100)
                 print(run.state, run.answer, flush=True)
 
         asyncio.run(main())

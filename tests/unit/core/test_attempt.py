@@ -101,8 +101,9 @@ async def test_an_attempt_has_an_outcome_or_times_out() -> None:
         await asyncio.sleep(seconds)
         return "done"
 
-    ctx = attempt_of(tool, timeout_ms=20)
+    ctx = attempt_of(tool, timeout_ms=60_000)
     assert await run_attempt(ctx, ctx, Retry(max_attempts=2)) == Outcome("done")
+    ctx = attempt_of(tool, timeout_ms=20)
     ctx.arguments = {"seconds": 60}
     decision = await run_attempt(ctx, ctx, Retry(max_attempts=2))
     assert isinstance(decision, Fail)

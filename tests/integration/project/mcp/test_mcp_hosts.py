@@ -102,7 +102,7 @@ async def test_a_running_call_ends_before_the_server_starts_again(crib: Crib, si
         await there(project)
         allows(project, Network.parse({"allow": [host]}))
         running = asyncio.create_task(project.call("web__get", {"url": f"http://{host}/"}))
-        await asyncio.wait_for(asked.wait(), 60)
+        await asyncio.wait_for(asked.wait(), 100)
         allows(project, Network.parse({"allow": [host, site]}))
         following = asyncio.create_task(project.call("web__get", {"url": f"http://{site}/"}))
         release.set()
