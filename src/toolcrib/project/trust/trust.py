@@ -83,7 +83,7 @@ class ProjectTrust:
         self._pins, self._mask = pins, mask
         self._audit, self._config, self._root = setup.audit, setup.config, setup.place.root
         self._home = setup.place.home
-        self._accepted = False
+        self._accepted = setup.whole
         self.servers: ServerTools | None = None
         """The MCP servers that the project names."""
         self.found: Callable[[], Iterable[Tool]] = tuple
