@@ -124,6 +124,8 @@ async def test_progress_is_passed_on_and_so_is_cancellation(crib: Crib) -> None:
             )
             if any(event.kind == "progress" for event in heard):
                 break
+        else:
+            raise AssertionError("no limit is long enough")
         assert f"{limit_ms} ms" in failed(late, "timed_out")
         await until((crib.root / "out" / "cancelled").exists)
         assert (await project.call("good__add", {"a": 1, "b": 1})).unwrap() == {"result": 2}
