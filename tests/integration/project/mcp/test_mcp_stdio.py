@@ -243,7 +243,7 @@ async def test_a_changed_list_is_followed_where_changes_are_asked_for(crib: Crib
     async with opened(crib) as project:
         assert server(project, "good").as_dict()["protocol"] == "2026-07-28"
         assert (await project.call("good__grow")).unwrap() == {"result": "grown"}
-        await until(lambda: "good__more" in project.toolset.names, 20)
+        await until(lambda: "good__more" in project.toolset.names)
 
 
 async def test_an_error_instead_of_a_changed_list_leaves_the_last_one(crib: Crib) -> None:
