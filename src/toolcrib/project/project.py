@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -146,7 +146,8 @@ class Project(ListParts, DurableParts):
         place = root.place if isinstance(root, Program) else find(root, data)
 
         def is_accepted(above: Place) -> bool:
-            return Ledger(Vault(above.path, data)).last(SETTINGS) is not None
+            with closing(Ledger(Vault(above.path, data))) as known:
+                return known.last(SETTINGS) is not None
 
         place, note = beside_settings(place, is_accepted)
         vault, config, ledger = _settings_of(place, data)

@@ -198,7 +198,7 @@ def test_a_conversation_with_a_tool_that_runs_first(opened: Open) -> None:
     box.press("+")
     expect(page.get_by_role("dialog").get_by_role("combobox")).to_be_focused()
     page.keyboard.type("gree")
-    expect(page.get_by_role("option", name="greet")).to_be_visible()
+    expect(page.get_by_role("option", name="greet")).to_have_attribute("aria-selected", "true")
     page.keyboard.press("Enter")
     expect(chip).to_contain_text("runs when you send")
     chip.get_by_role("button", name="Remove greet").click()

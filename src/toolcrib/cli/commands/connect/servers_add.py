@@ -18,7 +18,7 @@ from toolcrib.errors import NotTrusted, ToolUnavailable
 from toolcrib.state.private import read_inside, replace_file
 
 if TYPE_CHECKING:
-    from toolcrib.project.tools.new_server import NewServer
+    from toolcrib.project.new_server import NewServer
 
 
 @click.command("add")
@@ -46,7 +46,7 @@ def add_command(
     Shows the command and all that its process may use, and asks before the first start.
     """
     from toolcrib.project import Project
-    from toolcrib.project.tools.new_server import NewServer, entry_of
+    from toolcrib.project.new_server import NewServer, entry_of
 
     require_client()
     read, write = given["read"], given["write"]
@@ -88,7 +88,8 @@ def remove_command(name: str, root: str | None, as_json: bool, yes: bool) -> Non
     from toolcrib.manifest.dialects.mcp_file import without_server
     from toolcrib.project import Project
     from toolcrib.project.config.mcp import FILE
-    from toolcrib.project.tools.new_server import KEYS, is_accepted, trust_change
+    from toolcrib.project.new_server import KEYS, is_accepted, trust_change
+    from toolcrib.state import user_name
 
     project = Project.inspect(root)
     path = project.root / FILE
@@ -101,6 +102,8 @@ def remove_command(name: str, root: str | None, as_json: bool, yes: bool) -> Non
     if project.servers is not None and name in project.servers.mounted:
         project.servers.logout(name)
         project.servers.get(name).clear()
+        # Whoever adds a server of this name later is asked about its hosts anew.
+        project.trust.revoke(user_name(), servers=[name], channel=channel)
     if is_accepted(project.config, project.trust.ledger):
         trust_change(project, project.config, name, "", channel)
     settings = project.config.document

@@ -75,7 +75,8 @@ class Step(Struct, kw_only=True):
 
     rule: str
     effect: Effect
-    matched: bool
+    matched: bool | None
+    """Null if the arguments decide and are not known."""
     condition: str | None
     """The condition that the call does not meet."""
     why: str

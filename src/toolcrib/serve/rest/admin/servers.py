@@ -15,7 +15,7 @@ from toolcrib.errors import (
     ToolUnavailable,
     UsageError,
 )
-from toolcrib.project.tools.new_server import NewServer, entry_of, start
+from toolcrib.project.new_server import NewServer, entry_of, start
 from toolcrib.project.tools.servers import Servers
 from toolcrib.serve.http import Answer, Problem, Routes
 from toolcrib.serve.rest.records import Body

@@ -134,6 +134,7 @@ async def start(project: Project, name: str, config: Config, channel: str) -> Mo
     with suppress(ToolUnavailable):
         if (missing := lacking(mounted.spec, str(project.root))) is not None:
             accept(more=[await asyncio.to_thread(mounted.resolved_row, missing)])
+            mounted.clear_older()
     server = mounted.server
     server.limit_s = max(server.limit_s, WAIT_S)
     if project.servers is not None:
