@@ -199,7 +199,12 @@ async def main() -> None:
     calls = open_calls(address, float(lease))
     calls.refused = lambda call_id: log.add("refused", call_id)
     stop = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, lambda: (stop.set(), log.add("stops")))
+
+    def end() -> None:
+        stop.set()
+        log.add("stops")
+
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, end)
     log.add("ready", "0")
     await worker_of(calls, log, names, concurrency=int(os.environ.get("CRIB_CONCURRENCY", "20"))).run(stop)
 

@@ -148,7 +148,7 @@ async def main(root: Path, at_once: int, rounds: int) -> dict[str, object]:
     lay_out(root)
     before = files(root)
     wrong: list[str] = []
-    states = []
+    states: list[tuple[int, int, int]] = []
     async with Project.open(root, accept="all") as project:
         for _ in range(rounds):
             answers = await asyncio.gather(

@@ -194,6 +194,8 @@ def test_an_open_stream_ends_when_its_token_expires(
         if stream.status == 200:
             break
         connection.close()
+    else:
+        raise AssertionError("no token is good for long enough")
     assert b"acknowledged" in stream.readline() + stream.readline()
     stream.read()  # It ends.
     connection.close()

@@ -244,6 +244,8 @@ def test_a_tool_that_is_stopped_at_its_limit_gives_what_was_seen(stocked: Crib) 
         done = cli(stocked, "trace", "sh", "c=cat data/a; sleep 60", "--timeout-ms", str(limit_ms))
         if "data/a" in done.out:
             break
+    else:
+        raise AssertionError("no limit is long enough")
     assert done.code == 0
     assert "timed_out" in done.err
     assert "until then" in done.err

@@ -120,6 +120,8 @@ def deaf_at_the_time_limit(arena: Arena) -> Found:
         found = leftovers(arena, "stay", limit_ms)
         if found.outcome is not Outcome.NOT_RUN:
             break
+    else:
+        raise AssertionError("no limit is long enough")
     return found
 
 

@@ -39,6 +39,8 @@ def at_its_limit(run: Callable[[int], Done]) -> Done:
         done = run(limit_ms)
         if "tried" in done.text:
             break
+    else:
+        raise AssertionError("no limit is long enough")
     return done
 
 

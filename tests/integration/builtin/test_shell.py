@@ -65,6 +65,8 @@ async def test_a_command_that_takes_too_long_is_ended_with_what_it_wrote(tools: 
         assert result.error is not None
         if "begun" in result.error.message:
             break
+    else:
+        raise AssertionError("no limit is long enough")
     assert (result.error.code, result.error.message) == (
         "timed_out",
         f"the command took longer than {seconds} s. Until then it wrote:\nbegun\n\n(exit code: 143)",

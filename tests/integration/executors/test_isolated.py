@@ -173,6 +173,8 @@ async def test_a_hang_is_killed_at_its_limit_with_what_it_started(tmp_path: Path
         result = await toolset(timeout_ms=limit_ms).call("hang", {"pids": str(pids), "spin": spin})
         if is_written(pids):
             break
+    else:
+        raise AssertionError("no limit is long enough")
 
     assert result.error is not None
     assert result.error.code == "timed_out"

@@ -272,6 +272,8 @@ def test_time_that_runs_out_tells_what_was_refused(crib: Crib) -> None:
         result = fetch(crib, "http://example.org/", then=" 2>/dev/null; sleep 60")
         if "refused" in details(result):
             break
+    else:
+        raise AssertionError("no limit is long enough")
     failed(result, "timed_out")
     assert details(result)["refused"][0]["host"] == "example.org"
 
@@ -482,6 +484,8 @@ def test_a_call_that_is_ended_leaves_no_connection(crib: Crib, how: str) -> None
                     if reached.done():
                         break
                     reached.cancel()
+                else:
+                    raise AssertionError("no limit is long enough")
                 peer, _ = await reached
                 if how == "cancel":
                     task.cancel()

@@ -197,6 +197,8 @@ def test_one_that_a_failing_or_cancelled_call_creates_is_reported(crib: Crib) ->
         result = crib.call("sh", {"c": "mkdir .idea; sleep 60"}, timeout_ms=limit_ms)
         if (crib.root / ".idea").exists():
             break
+    else:
+        raise AssertionError("no limit is long enough")
     assert result.error is not None
     assert result.error.code == "timed_out"
     assert f"{crib.root}/.idea was created" in (result.error.hint or "")

@@ -218,6 +218,8 @@ def test_a_command_that_does_not_end_is_ended_with_all_it_started(tmp_path: Path
         assert f"longer than {limit_s} s" in error.message
         if group := (tmp_path / "pid").read_text().strip():
             break
+    else:
+        raise AssertionError("no limit is long enough")
     assert eventually(lambda: not living(group))
 
 

@@ -98,6 +98,8 @@ def test_a_command_beyond_its_limit_ends_with_all_its_children(pod: Pod) -> None
         found = pod.ask(f"{seconds}", "echo begun; sleep 600 & sleep 600", timeout=seconds)
         if found["stdout"]:
             break
+    else:
+        raise AssertionError("no limit is long enough")
     assert (found["timedOut"], found["exitCode"], found["stdout"]) == (True, 124, "begun\n")
 
 

@@ -61,6 +61,8 @@ def test_a_time_limit_ends_a_watched_command(ground: Ground) -> None:
         done = shell(ground, script, timeout_ms=limit_ms, watch=seen.append)
         if seen:
             break
+    else:
+        raise AssertionError("no limit is long enough")
     assert done.timed_out
     assert "/usr/no-such-canary-watched" in {one.path for one in seen}
     assert eventually(lambda: not processes_with("no-such-canary-watched"))

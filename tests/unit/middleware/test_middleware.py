@@ -191,6 +191,8 @@ async def test_the_timeout_covers_retries_and_snoozes() -> None:
         result = await tools.call("snoozing")
         if result.snoozes:
             break
+    else:
+        raise AssertionError("no limit is long enough")
     assert result.error is not None
     assert result.error.code == "timed_out"
     assert result.error.details == {"limit_ms": limit_ms, "limit": "middleware"}

@@ -254,6 +254,8 @@ def test_cancelling_the_whole_ends_its_steps(crib: Crib) -> None:
         result, calls = run(crib, timeout_ms=limit_ms)
         if len(calls["slow"]) == 3:
             break
+    else:
+        raise AssertionError("no limit is long enough")
     failed(result, "timed_out")
     assert [line.fields["status"] for line in crib.audit()[before:]] == ["error"] * 4
 
