@@ -72,8 +72,6 @@ class ProjectCatalog:
         steps.count = self._count
         self._ids: dict[str, tuple[Tool, str]] = {}
         self._followed = 0
-        self.hidden: frozenset[str] = frozenset()
-        """Names of tools that are of no source and in no list of the catalogue, as those that list others."""
         self.servers: Servers | None = None
         """The MCP servers that the project names; None if it names none."""
         self._hot_reload: HotReload | None = None
@@ -90,7 +88,7 @@ class ProjectCatalog:
 
         return Sources(
             self._setup, self.registry, self.toolset, self.builtins, self.servers,
-            self._steps.store.switches, lambda: self.hidden,
+            self._steps.store.switches,
         )  # fmt: skip
 
     def _parts(self) -> Parts:
@@ -135,7 +133,7 @@ class ProjectCatalog:
 
     def _count(self, ctx: Context, result: Result) -> None:
         """Count a call of a tool that ran: what was refused is not one of the tool."""
-        if not ctx.started or ctx.tool in self.hidden:
+        if not ctx.started or ctx.tool in self._steps.store.switches.exempt:
             return
         tool = ctx.bound.tool
         if tool.bundle == DRAFTS:
@@ -199,10 +197,10 @@ class ProjectCatalog:
             self.servers.reread()
         self._follow()
         names = self.toolset.names
-        if rows := self._steps.store.switches.look():
-            off = {bundle for (bundle, tool), enabled in rows.items() if not tool and not enabled}
-            alone = {tool for (_, tool), enabled in rows.items() if not enabled}
-            names = [one for one in names if one not in alone and self.sources.bundle_of(one) not in off]
+        switches, bundle_of = self._steps.store.switches, self.sources.bundle_of
+        if switches.look():
+            # A full name with a slash is that of a record.
+            names = [one for one in names if "/" in one or switches.is_on(bundle_of(one), one)]
         if self._hot_reload is not None:  # A tool that came later has the position of a new start.
             self._external.sort(names)
         return names
@@ -255,7 +253,8 @@ class ProjectCatalog:
     def untrusted(self) -> int:
         """Return how many tools nobody has trusted yet, so that no model's list has them.
 
-        Of a large catalog only as many as are looked at quickly.
+        Of a large catalog only as many as are looked at quickly, and some may prove unusable when they are
+        checked.
         """
         trust, known, kept = self._steps.trust, self._steps.trust.ledger.known(), self._kept()
         names = [
@@ -266,7 +265,7 @@ class ProjectCatalog:
         found = 0
         for name in names[:_MOST_COUNTED]:
             with suppress(ToolcribError):
-                found += trust.offered(self.get(name)) is None
+                found += trust.offered(self.registry.unused(name) or self.get(name)) is None
         return found
 
     def _named(self, names: Collection[str]) -> list[Tool]:
