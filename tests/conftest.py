@@ -88,7 +88,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the tests in one order, which the test processes must have in common.
 
     Modules that wait are mixed with others that compute; the short unit tests come last, so that all
-    processes end together. Tests that share a server go to one process, which starts it once.
+    processes end together. Tests that share a server go to one process, which starts it once; so do all
+    tests of the page, as one browser keeps this machine busy enough.
     """
 
     def place(item: pytest.Item) -> tuple[bool, int, str]:
@@ -97,8 +98,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     items.sort(key=place)
     for item in items:
-        if item.path.parent.name in ("conformance", "rest") or item.path.stem in _SHARING:
+        folder = item.path.parent.name
+        if folder in ("conformance", "rest") or item.path.stem in _SHARING:
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
+        elif folder == "page":
+            item.add_marker(pytest.mark.xdist_group(folder))
 
 
 @pytest.hookimpl(tryfirst=True)

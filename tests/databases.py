@@ -20,7 +20,12 @@ LEASE_S = 2.0
 
 
 def open_database(
-    address: Address, name: str, migrations: Sequence[str], *, durable: bool = True
+    address: Address,
+    name: str,
+    migrations: Sequence[str],
+    *,
+    durable: bool = True,
+    lease_s: float = LEASE_S,
 ) -> Database:
     """Open a file `NAME.db` in a folder, or the tables of that name at a Postgres address."""
     database: Database
@@ -28,7 +33,7 @@ def open_database(
         database = SqliteDatabase(address / f"{name}.db", migrations, durable=durable)
     else:
         database = PostgresDatabase(
-            PostgresServer(address, lease_s=LEASE_S), name, migrations, durable=durable
+            PostgresServer(address, lease_s=lease_s), name, migrations, durable=durable
         )
     _OPEN.append(database)
     return database

@@ -184,7 +184,7 @@ class WorkerProcess:
         if self.process.poll() is None:
             self.send(signal.SIGCONT)
             self.send(number)
-            self.process.wait(30)
+            self.process.wait(100)
 
 
 async def main() -> None:
@@ -199,7 +199,12 @@ async def main() -> None:
     calls = open_calls(address, float(lease))
     calls.refused = lambda call_id: log.add("refused", call_id)
     stop = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+
+    def end() -> None:
+        stop.set()
+        log.add("stops")
+
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, end)
     log.add("ready", "0")
     await worker_of(calls, log, names, concurrency=int(os.environ.get("CRIB_CONCURRENCY", "20"))).run(stop)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tests.databases import Address, open_database
+from tests.databases import LEASE_S, Address, open_database
 from toolcrib.guard import Ask
 from toolcrib.guard.approvals.approvals import Approvals
 from toolcrib.state import PROJECT, VAULT_GRANTS, Database, SqliteDatabase
@@ -23,10 +23,10 @@ class Wall:
         return self.now
 
 
-def state(address: Address, origin: str | None = None) -> Database:
+def state(address: Address, origin: str | None = None, *, lease_s: float = LEASE_S) -> Database:
     if origin is not None:
         return SqliteDatabase(Path(address, "state.db"), PROJECT, origin=origin)
-    return open_database(address, "state", PROJECT)
+    return open_database(address, "state", PROJECT, lease_s=lease_s)
 
 
 def vault(address: Address) -> Database:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 from tests.commands import PROGRAM, Forked, complete
 from tests.crib import accept
+from tests.patience import wait_for
 
 AGENT = """\
 name: joiner
@@ -68,10 +68,7 @@ outputs: {format: text}
 
 def until(holds: Callable[[], object], within_s: float = 100.0) -> None:
     """Wait until something holds."""
-    deadline = time.monotonic() + within_s
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    wait_for(holds, "what is waited for", within_s, 0.1)
 
 
 class Machine:
@@ -108,7 +105,7 @@ class Machine:
             said = ""
             while not said.startswith("serving "):
                 said = worker.stderr.readline()
-                assert said, worker.wait(30)
+                assert said, worker.wait(100)
         return worker
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:

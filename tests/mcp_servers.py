@@ -143,6 +143,7 @@ def mount(crib: Crib, name: str, source: str, *, out: str | None = None, **more:
         "command": sys.executable,
         "args": [str(file)],
         "permissions": {"fs": files},
+        "start_timeout_s": 300,
         **more,
     }
     if out is not None:

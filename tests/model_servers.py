@@ -49,7 +49,7 @@ class _Handler(BaseHTTPRequestHandler):
         model = body.get("model") or self.path.rpartition("/")[2].partition(":")[0]
         turn = server.turns.pop(0) if len(server.turns) > 1 else server.turns[0]
         if turn.gate is not None:
-            turn.gate.wait(60)
+            turn.gate.wait(600)
         if turn.status != 200:
             more = {"Retry-After": turn.retry_after} if turn.retry_after else {}
             error = {

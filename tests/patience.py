@@ -6,6 +6,8 @@ import os
 import time
 from collections.abc import Callable
 
+GROWING_MS = (500, 4_000, 30_000)
+"""Limits to try one after the other where something must have happened before the limit strikes."""
 _MOST = 8.0
 """How many times a limit grows: what never comes must not keep a whole run of the tests waiting."""
 

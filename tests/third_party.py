@@ -68,7 +68,8 @@ def example_server(lock: Path) -> Path:
         fetch = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", "mcp"]
         _run([*fetch, "--require-hashes", "--requirement", "locked.txt", "--dest", "."], folder)
         with tarfile.open(folder / f"mcp-{entry[1]}.tar.gz") as source:
-            source.extractall(folder, filter="data")
+            source.extraction_filter = getattr(tarfile, "data_filter", None)  # Python 3.11.2 has none.
+            source.extractall(folder)
 
     folder = _installed("example", [lock], install)
     return folder / f"mcp-{entry[1]}" / "examples" / "servers" / "everything-server"

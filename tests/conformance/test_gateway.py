@@ -60,7 +60,7 @@ def running(command: list[str], port: int, folder: Path) -> Iterator[str]:
     address, quiet = f"http://127.0.0.1:{port}/mcp", subprocess.DEVNULL
     with subprocess.Popen(command, cwd=folder, env=environment, stdout=quiet, stderr=quiet) as server:
         try:
-            give_up = time.monotonic() + 60
+            give_up = time.monotonic() + 100
             while not _answers(address):
                 assert server.poll() is None, "it has ended"
                 assert time.monotonic() < give_up, "it does not answer"

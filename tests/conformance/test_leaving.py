@@ -22,7 +22,7 @@ def test_a_client_leaves_without_an_error_while_a_call_runs(tmp_path: Path) -> N
     )
     done = subprocess.run(
         [*client, sys.executable, "-c", code],
-        cwd=ROOT, env={**os.environ, "PAGE": "500"}, capture_output=True, text=True, check=False, timeout=300,
+        cwd=ROOT, env={**os.environ, "PAGE": "500"}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (0, "left\n"), done.stderr
     assert (tmp_path / "mark").read_text() == "cancelled"

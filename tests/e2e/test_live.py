@@ -16,6 +16,7 @@ from mcp.client.subscriptions import ToolsListChanged
 
 from tests.commands import shared_server
 from tests.crib import Crib
+from tests.patience import patient
 from toolcrib.bundles import BundleBody, Store, read_manifest
 from toolcrib.guard import Ledger
 from toolcrib.project import Config
@@ -54,7 +55,7 @@ async def names(client: Client) -> list[str]:
 
 
 async def told_on_standard_error(errors: Path, text: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + patient(PATIENCE_S)
     while text not in errors.read_text():  # noqa: ASYNC240 - a short file
         assert time.monotonic() < deadline, f"{text} was not told"
         await anyio.sleep(0.02)

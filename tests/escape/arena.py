@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 
 from tests.escape.contestants import CONTESTANTS, Done
 from tests.escape.probe import Found, Outcome
+from tests.patience import patient
 from toolcrib.project import Project, find, load_config
 from toolcrib.sandbox import Confinement
 from toolcrib.spec import Result
@@ -39,9 +40,9 @@ Snapshot = dict[str, tuple[Any, ...]]
 
 def eventually(condition: Callable[[], object], seconds: float = 20.0) -> bool:
     """Whether a condition comes true within some seconds."""
-    deadline = time.monotonic() + seconds
+    began = time.monotonic()
     while not condition():
-        if time.monotonic() > deadline:
+        if time.monotonic() - began > patient(seconds):
             return False
         time.sleep(0.005)
     return True
@@ -125,7 +126,7 @@ class Arena:
         """Give a job to the sandbox; in /tmp unless something else is said."""
         fields.setdefault("cwd", "/tmp")
         fields.setdefault("env", {"PATH": PATH})
-        fields.setdefault("timeout_ms", 20_000)
+        fields.setdefault("timeout_ms", 60_000)
         for name in ("read", "write", "hide", "protect", "scratch"):
             if name in fields:
                 fields[name] = tuple(dict.fromkeys(str(path) for path in fields[name]))
@@ -257,8 +258,10 @@ class Arena:
     @contextmanager
     def victim(self, **env: str) -> Iterator[subprocess.Popen[bytes]]:
         """A process of the same user that a tool must leave alone."""
-        with subprocess.Popen(["sleep", "60"], env={"PATH": PATH, **env}, start_new_session=True) as process:
+        with subprocess.Popen(["sleep", "600"], env={"PATH": PATH, **env}, start_new_session=True) as process:
+            comm = Path(f"/proc/{process.pid}/comm")
             try:
+                eventually(lambda: comm.read_text() == "sleep\n")
                 yield process
             finally:
                 process.kill()

@@ -17,6 +17,7 @@ from typing import Any
 import toolcrib
 from tests.escape.contestants import bwrap
 from tests.escape.probe import Found, Outcome, Probe
+from tests.patience import patient
 
 __all__ = ["NOBODY", "Stage", "Worker", "compile_attacks", "for_an_ordinary_user", "kinds"]
 
@@ -141,7 +142,8 @@ def copy_modules(target: Path) -> None:
     ignore = shutil.ignore_patterns("__pycache__")
     shutil.copytree(SOURCE / "toolcrib", target / "toolcrib", ignore=ignore)
     shutil.copytree(Path(__file__).parent, target / "tests/escape", ignore=ignore)
-    shutil.copy(ROOT / "tests/certificates.py", target / "tests")
+    for name in ("certificates.py", "patience.py"):
+        shutil.copy(ROOT / "tests" / name, target / "tests")
     done = subprocess.run(
         [sys.executable, "-m", "tests.escape.worker", "--modules"],
         env={
@@ -210,7 +212,7 @@ class Worker:
         line = b""
         answers = select.poll()  # The tests may have more files open than select(2) takes.
         answers.register(self.process.stdout, select.POLLIN)
-        if answers.poll(PATIENCE * 1000):
+        if answers.poll(patient(PATIENCE) * 1000):
             line = self.process.stdout.readline()
         if not line:
             hung = self.process.poll() is None

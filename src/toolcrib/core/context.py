@@ -152,7 +152,8 @@ class Context(Call):
         """Return the error of an attempt that used up its time; it names the limit that applies."""
         did, limit_ms, source = "took longer than", self.limit_ms, self.limit_source
         # If both limits are over, the one of the whole attempt is named: a report could not have helped.
-        if self.bound.idle_ms is not None and self.idle_left() <= 0 < self.remaining:
+        # What is reported while the attempt is being ended does not count.
+        if self.bound.idle_ms is not None and self.remaining > 0:
             did, limit_ms, source = "reported nothing for", self.bound.idle_ms, "limits.idle_ms"
         details = {"limit_ms": limit_ms, "limit": source}
         return TimedOut(f"{self.tool} {did} {limit_ms} ms ({source})", details=details)

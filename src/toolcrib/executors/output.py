@@ -9,7 +9,7 @@ import math
 import os
 import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any, NoReturn
 
@@ -17,6 +17,7 @@ import orjson
 
 from toolcrib.errors import (
     CommandFailed,
+    PermissionDenied,
     RetryableError,
     ToolCancel,
     ToolcribError,
@@ -68,7 +69,9 @@ async def run_job(ctx: CallContext, job: Confinement) -> Completed:
         return masked(ctx, done)
     finally:  # Also of a call that is cancelled.
         if job.write:
-            ctx.created += created_in(job, unprotected)
+            # A folder with too many entries refuses the next call; this one has run.
+            with suppress(PermissionDenied):
+                ctx.created += created_in(job, unprotected)
 
 
 async def run_followed(ctx: CallContext, job: Confinement) -> Completed:

@@ -6,6 +6,8 @@ import json
 import re
 import shlex
 from argparse import ArgumentError, ArgumentParser, Namespace
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
 
@@ -42,7 +44,9 @@ def read_curl(text: str) -> tuple[dict[str, Any], list[str]]:
         raise ManifestError(f"{given.url!r} is not an address: {error}") from None
     if url.scheme not in ("http", "https") or not url.hostname:
         raise ManifestError(f"{given.url!r} is not an http or https address", hint="Write the whole address.")
-    made = _Made(notes)
+    if url.username is not None:
+        given.user = ""
+    made, host = _Made(notes), url.netloc.rpartition("@")[2]
     query = parse_qsl(url.query, keep_blank_values=True)
     data = [*given.data, *given.data_binary, *given.json, *(unquote(one) for one in given.data_urlencode)]
     if given.get:
@@ -52,22 +56,22 @@ def read_curl(text: str) -> tuple[dict[str, Any], list[str]]:
     method = given.request or ("HEAD" if given.head else "POST" if data else "GET")
     block: dict[str, Any] = {
         "method": method.upper(),
-        "url": urlunsplit((*url[:3], "", "")).replace("${", "$${"),
+        "url": urlunsplit((url.scheme, host, url.path, "", "")).replace("${", "$${"),
     }
     if query:
-        block["query"] = {name: made.argument(name, value) for name, value in query}
+        block["query"] = made.entries(query)
     if headers:
         block["headers"] = headers
     if data:
         made.body(block, "&".join(data), is_json=bool(given.json))
     word = next((one for one in reversed(url.path.split("/")) if _NOT_WORD.sub("", one)), url.hostname)
     name = _name(f"{method.lower()}_{word}")
-    permissions: dict[str, Any] = {"network": {"allow": [url.netloc.rpartition("@")[2]]}}
+    permissions: dict[str, Any] = {"network": {"allow": [host]}}
     if made.secrets:
         permissions["secrets"] = {one: {"type": "string", "required": True} for one in made.secrets}
     manifest: dict[str, Any] = {
         "name": name,
-        "description": f"Sends {method.upper()} {url.netloc.rpartition('@')[2]}{url.path}.",
+        "description": f"Sends {method.upper()} {host}{url.path}.",
         "kind": "http",
         "version": 1,
         "inputs": {
@@ -95,6 +99,8 @@ class _Made:
         if _SECRET.fullmatch(name) and isinstance(value, str):
             return self.secret(name)
         own = _name(name)
+        while own in self.properties:
+            own += "_"
         kinds = {
             bool: "boolean",
             int: "integer",
@@ -107,6 +113,14 @@ class _Made:
         self.properties[own] = {"description": name} if kind is None else {"type": kind, "description": name}
         self.example[own] = value
         return f"${{{own}}}"
+
+    def entries(self, pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
+        """Return names and the placeholders of their values, of each name the last one."""
+        given = dict(pairs)
+        if len(given) < len(pairs):
+            twice = ", ".join(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
+            self.notes.append(f"only the last value was kept of what is given more than once: {twice}")
+        return {name: self.argument(name, value) for name, value in given.items()}
 
     def secret(self, name: str) -> str:
         """Return the placeholder of a secret."""
@@ -153,11 +167,7 @@ class _Made:
         else:
             pairs = parse_qsl(text, keep_blank_values=True)
             block["body_format"] = "form" if pairs else "text"
-            block["body"] = (
-                {name: self.argument(name, one) for name, one in pairs}
-                if pairs
-                else self.argument("body", text)
-            )
+            block["body"] = self.entries(pairs) if pairs else self.argument("body", text)
 
 
 def _parsed(text: str) -> Namespace:

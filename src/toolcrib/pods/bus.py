@@ -18,7 +18,7 @@ import msgspec
 import orjson
 from msgspec import Struct
 
-from toolcrib.errors import ConfigError, InvalidToken, UnavailableError
+from toolcrib.errors import ConfigError, InvalidToken, ToolcribError, UnavailableError
 from toolcrib.spec.moment import written
 from toolcrib.state.installation import install_hint
 from toolcrib.state.outgoing.messages import TOPIC
@@ -158,8 +158,9 @@ class Bus:
     ) -> None:
         """Handle the messages of a subject, ids and data, one batch after the other, until cancelled.
 
-        `name` is that of the durable consumer: those of one name share the messages. What `handle` raises
-        ends this; the batch comes again. Data that is not of this `kind` is logged and dropped.
+        `name` is that of the durable consumer: those of one name share the messages. After an error of
+        `handle` that may pass, the batch comes again; any other ends this. Data that is not of this `kind` is
+        logged and dropped.
         """
         from nats.errors import Error
         from nats.js.api import AckPolicy, ConsumerConfig
@@ -185,6 +186,11 @@ class Bus:
                         await self._handle(found, kind, handle, done)
             except (Error, StreamError) as error:
                 _log.warning("NATS: %s: %s", name, error)
+                await asyncio.sleep(_PAUSE_S)
+            except ToolcribError as error:  # As of a database that restarts: the batch comes again.
+                if not error.retryable:
+                    raise
+                _log.warning("%s: %s", name, error)
                 await asyncio.sleep(_PAUSE_S)
 
     async def _handle(

@@ -120,7 +120,7 @@ class McpCatalog:
         self._project = project
         self.get, self.invoke = project.get, project.invoke
         self.subscribe, self.on_change = project.subscribe, project.on_change
-        self._meta = project.catalog.hidden = frozenset(self._register())
+        self._meta = project.catalog.sources.switches.exempt = frozenset(self._register())
 
     @property
     def revision(self) -> int:

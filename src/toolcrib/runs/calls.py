@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple, TypedDict, Unpack
 
 from toolcrib.core.decision import AttemptDecision, Cancel, Discard, RetryAfter, SnoozeFor
 from toolcrib.errors import ApprovalRequired, ConflictError, IdempotencyConflict, InvalidInput, ToolFailed
-from toolcrib.runs.dispatch import Delivery, Dispatcher, EmbeddedDispatcher, entry_of
+from toolcrib.runs.dispatch import Delivery, Dispatcher, EmbeddedDispatcher, entry_of, within_delay
 from toolcrib.runs.filters import Change, Filters, batches, changeable, conditions
 from toolcrib.runs.history import ENDED, CallState, DurableCall, StoredCalls, states_of
 from toolcrib.runs.leases import IS_LOST, lost_rows
@@ -494,7 +494,7 @@ class DurableCalls(StoredCalls):
             now = tx.now()
             # A retry counts as an attempt. Where something was recorded, the rescues before it are over.
             counts = (int(ending != "retry"), int(ending == "snooze"), int(ending == "handed_back"))
-            if not tx.run(_AGAIN, now + max(0.0, delay_s), *counts, claim.id, claim.epoch):
+            if not tx.run(_AGAIN, now + within_delay(delay_s), *counts, claim.id, claim.epoch):
                 return False
             self._close(tx, claim.id, claim.epoch, now, (ending, reason))
             (priority,) = tx.one("SELECT priority FROM calls WHERE id = ?", claim.id) or (0,)
@@ -564,7 +564,7 @@ def _row(now: float, tool: str, arguments: Mapping[str, Any], **more: Unpack[Sub
         "run_id": more.get("run_id"),
         "state": "ready" if approval is None else "waiting",
         "approval": approval,
-        "ready_at": now + max(0.0, more.get("delay_s", 0.0)),
+        "ready_at": now + within_delay(more.get("delay_s", 0.0)),
         "submitted_at": now,
         **dict.fromkeys(("epoch", "attempts", "snoozes", "rescues"), 0),
     }

@@ -36,6 +36,15 @@ def run_entry(provider: str) -> str:
     return f"run:{provider}"
 
 
+MOST_DELAY_S = 3650 * 86_400.0
+"""The longest delay: ten years."""
+
+
+def within_delay(seconds: float) -> float:
+    """Return a delay that every database can store as a time."""
+    return min(max(0.0, seconds), MOST_DELAY_S)
+
+
 class Delivery(NamedTuple):
     """A key to deliver to a server of an entry."""
 

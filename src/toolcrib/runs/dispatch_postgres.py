@@ -15,7 +15,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 
 from toolcrib.errors import StateUnavailable
-from toolcrib.runs.dispatch import Delivery, Dispatcher, EmbeddedDispatcher, not_taken
+from toolcrib.runs.dispatch import Delivery, Dispatcher, EmbeddedDispatcher, not_taken, within_delay
 from toolcrib.runs.serving import Serving, Take, note_lost
 from toolcrib.state import LEASE_S, POSTGRES_NOW, Database, Transaction
 from toolcrib.state.drivers.postgres import PostgresDatabase
@@ -70,7 +70,7 @@ class PgQueuerDispatcher:
                     "entrypoint": one.entry,
                     "payload": one.key.encode(),
                     "priority": max(_LEAST, min(_MOST, one.priority)),
-                    "execute_after": datetime.fromtimestamp(now + max(0.0, one.delay_s), UTC),
+                    "execute_after": datetime.fromtimestamp(now + within_delay(one.delay_s), UTC),
                     "status": "queued",
                 }
                 for one in not_taken(self._serving, tx, deliveries)

@@ -15,6 +15,8 @@ _LOOK_S = 60.0
 """Seconds between two looks at what is due."""
 _CALLS, _RUNS = 500, 20
 """Calls, and runs with all that belongs to them, that one transaction removes: others may wait for it."""
+_TOGETHER = 1_000
+"""Keys in one statement."""
 _DUE_CALLS = "SELECT id FROM calls WHERE run_id IS NULL AND ended_at < ? ORDER BY ended_at LIMIT ?"
 # A session is a conversation: while it continues, its later runs need the messages of the earlier ones.
 _DUE_RUNS = (
@@ -107,21 +109,17 @@ def _delete_runs(tx: Transaction, ids: Sequence[str], before: float) -> list[str
     """Delete those of these runs that still ended before this time, with all below; return their ids."""
     if not ids:
         return []
-    marks = ", ".join("?" * len(ids))
-    sessions = _ids(tx, f"SELECT DISTINCT session_id FROM runs WHERE id IN ({marks})", *ids)
+    sessions = _matching(tx, "SELECT DISTINCT session_id FROM runs WHERE id IN ({})", ids)
     deleted = _delete(tx, "runs", "id", ids, before)
     if not deleted:
         return []
-    marks = ", ".join("?" * len(deleted))
-    tree = [*deleted, *_ids(tx, f"SELECT id FROM runs WHERE root_id IN ({marks})", *deleted)]
-    of_runs = ", ".join("?" * len(tree))
-    _delete_calls(tx, _ids(tx, f"SELECT id FROM calls WHERE run_id IN ({of_runs})", *tree), tx.now())
+    tree = [*deleted, *_matching(tx, "SELECT id FROM runs WHERE root_id IN ({})", deleted)]
+    _delete_calls(tx, _matching(tx, "SELECT id FROM calls WHERE run_id IN ({})", tree), tx.now())
     for table in _OF_RUNS:
         _delete(tx, table, "run_id", tree)
     _delete(tx, "run_events", "root_id", deleted)
     _delete(tx, "runs", "root_id", deleted)
-    empty = _ids(tx, _EMPTY.format(", ".join("?" * len(sessions))), *sessions)
-    _delete(tx, "sessions", "id", empty)
+    _delete(tx, "sessions", "id", _matching(tx, _EMPTY, sessions))
     return deleted
 
 
@@ -129,8 +127,16 @@ def _delete(
     tx: Transaction, table: str, column: str, ids: Sequence[str], before: float | None = None
 ) -> list[str]:
     """Delete rows by a column, those that ended before a time; return their values of it."""
-    if not ids:
-        return []
     ended, values = ("", ()) if before is None else (" AND ended_at < ?", (before,))
-    rows = f"DELETE FROM {table} WHERE {column} IN ({', '.join('?' * len(ids))}){ended} RETURNING {column}"
-    return _ids(tx, rows, *ids, *values)
+    return _matching(
+        tx, f"DELETE FROM {table} WHERE {column} IN ({{}}){ended} RETURNING {column}", ids, *values
+    )
+
+
+def _matching(tx: Transaction, query: str, keys: Sequence[str], *values: Any) -> list[str]:
+    """Run a query for these keys, some at a time: a statement takes so many values only."""
+    found = list[str]()
+    for start in range(0, len(keys), _TOGETHER):
+        some = keys[start : start + _TOGETHER]
+        found += _ids(tx, query.format(", ".join("?" * len(some))), *some, *values)
+    return found

@@ -212,9 +212,11 @@ class _Manager(QueueManager):
     def entrypoints_below_capacity_limits(self) -> set[QueueEntrypoint]:
         """Return the entries that are served now."""
         wanted = {QueueEntrypoint(entry) for entry in self.works.handlers}
-        for entry in wanted - self.entrypoint_registry.keys():
-            parameters = EntrypointExecutorParameters(self.limits(entry), self._deliver)
-            self.entrypoint_registry[entry] = EntrypointExecutor(parameters)
+        for entry in wanted:
+            known, limit = self.entrypoint_registry.get(entry), self.limits(entry)
+            if known is None or known.parameters.concurrency_limit != limit:
+                parameters = EntrypointExecutorParameters(limit, self._deliver)
+                self.entrypoint_registry[entry] = EntrypointExecutor(parameters)
         return wanted
 
     async def fetch_jobs(

@@ -30,7 +30,6 @@ def through_shell(crib: Crib, line: str) -> subprocess.CompletedProcess[str]:
         env=ENVIRONMENT,
         capture_output=True,
         text=True,
-        timeout=30,
         check=False,
     )
 

@@ -20,6 +20,7 @@ from ruamel.yaml import YAML
 from tests.conftest import need
 from tests.crib import Crib
 from tests.e2e.cli.test_cli import ASKS, cli, on_terminal
+from tests.patience import GROWING_MS
 
 pytestmark = pytest.mark.usefixtures("kernel")
 
@@ -239,7 +240,12 @@ def test_where_nothing_ran_there_is_no_block(stocked: Crib, words: tuple[str, ..
 
 def test_a_tool_that_is_stopped_at_its_limit_gives_what_was_seen(stocked: Crib) -> None:
     stocked.shell(permissions={"fs": {"read": ["data"]}})
-    done = cli(stocked, "trace", "sh", "c=cat data/a; sleep 20", "--timeout-ms", "1500")
+    for limit_ms in GROWING_MS:
+        done = cli(stocked, "trace", "sh", "c=cat data/a; sleep 60", "--timeout-ms", str(limit_ms))
+        if "data/a" in done.out:
+            break
+    else:
+        raise AssertionError("no limit is long enough")
     assert done.code == 0
     assert "timed_out" in done.err
     assert "until then" in done.err

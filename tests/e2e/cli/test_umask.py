@@ -31,7 +31,6 @@ def test_what_holds_decisions_and_secrets_is_the_users_alone(tmp_path: Path) -> 
             env=env,
             umask=0o002,
             capture_output=True,
-            timeout=60,
             check=False,
         )
         assert (ended.returncode, b"warning" in ended.stderr) == (0, False), ended.stderr.decode()

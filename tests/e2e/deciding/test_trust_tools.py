@@ -109,7 +109,7 @@ class Person:
             process.stdin.write(json.dumps(message) + "\n")
         process.stdin.flush()
         answer: str = next(line for line in process.stdout if '"id":2' in line)
-        process.communicate(timeout=60)
+        process.communicate(timeout=100)
         return answer
 
 
@@ -464,6 +464,18 @@ def test_one_after_another_accepts_some(origin: Crib, ann: Callable[..., Person]
     assert person.unasked("second") == "two\n"
     check = person.run("trust", "--check")
     assert (check.returncode, check.stdout) == (5, "first: not trusted yet\n")
+
+
+def test_one_after_another_asks_about_changed_settings_too(origin: Crib, ann: Callable[..., Person]) -> None:
+    command(origin, "first", "echo one")
+    person = ann()
+    person.at_terminal("trust")
+    (person.root / ".toolcrib/config.yml").write_text("approvals: {channels: [elicitation]}\n")
+    with person.terminal("trust") as screen:
+        answer(screen, "s", "n")
+        assert "Trust the changed settings?" in screen.text
+        assert screen.end() == 5
+    assert person.run("trust", "--check").returncode == 5
 
 
 def test_trust_in_one_tool_is_taken_back(origin: Crib, ci: Callable[..., Person]) -> None:

@@ -44,7 +44,6 @@ NOT_RUN = re.compile(r"^<!-- not run: (.+) -->$")
 FILE = re.compile(r"^# ((?:[\w.-]+/)*[\w.-]+\.\w+)$")
 PRINTS = re.compile(r"^print\(.*\)  # (.+)$")
 """A line of Python with its expected output in a comment."""
-SECONDS = 50
 
 
 class Block(NamedTuple):
@@ -197,7 +196,6 @@ def run(script: str, folder: Path, where: str) -> str:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=SECONDS,
         check=False,
     )
     if done.returncode != 0:

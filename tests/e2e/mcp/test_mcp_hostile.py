@@ -221,7 +221,7 @@ def test_sessions_cannot_be_guessed_or_exhausted(server: HttpServerProcess) -> N
 
 
 def wait_for(path: Path) -> None:
-    end = time.monotonic() + 30
+    end = time.monotonic() + 100
     while not path.exists():
         assert time.monotonic() < end, f"{path.name} did not come"
         time.sleep(0.01)

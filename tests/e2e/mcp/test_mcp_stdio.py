@@ -22,7 +22,6 @@ from mcp.client.session import ClientSession
 from mcp.client.stdio import stdio_client
 
 from tests.commands import Forked, shared_server
-from tests.patience import patient
 
 ROOT = Path(__file__).parents[3]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
@@ -49,7 +48,7 @@ def text_of(result: mcp_types.CallToolResult) -> str:
 
 
 def wait_for(path: Path, text: str = "started") -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 100
     while not path.exists() or path.read_text() != text:
         assert time.monotonic() < deadline, f"{path} never came to read {text!r}"
         time.sleep(0.01)
@@ -242,7 +241,7 @@ def test_the_end_of_the_input_ends_the_process_after_the_answers(pipes: Pipes) -
     pipes.stdin.close()
     answers = [orjson.loads(line) for line in pipes.stdout.read().splitlines()]
     assert sorted(answer["id"] for answer in answers) == list(range(50))
-    assert pipes.process.wait(30) == 0
+    assert pipes.process.wait(100) == 0
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
@@ -253,7 +252,7 @@ def test_the_end_cancels_what_still_runs(how: Any, pipes: Pipes, tmp_path: Path)
     started = time.monotonic()
     pipes.process.send_signal(how)
     assert pipes.read()["result"]["structuredContent"]["error"]["code"] == "cancelled"
-    assert pipes.process.wait(30) == 0
+    assert pipes.process.wait(100) == 0
     assert time.monotonic() - started < 30
     assert mark.read_text() == "cancelled"
 
@@ -264,7 +263,7 @@ def test_nothing_is_written_after_the_end_of_the_input(pipes: Pipes, tmp_path: P
     wait_for(mark)
     pipes.stdin.close()
     assert pipes.stdout.read() == b""
-    assert pipes.process.wait(30) == 0
+    assert pipes.process.wait(100) == 0
     assert mark.read_text() == "cancelled"
 
 
@@ -273,7 +272,7 @@ def test_a_tool_that_hangs_in_a_thread_does_not_keep_the_process(pipes: Pipes, t
     pipes.call("hang", {"mark": str(mark)})
     wait_for(mark)
     pipes.stdin.close()
-    assert pipes.process.wait(30) == 0
+    assert pipes.process.wait(100) == 0
 
 
 def test_a_client_that_reads_nothing_gets_everything_later(pipes: Pipes) -> None:
@@ -287,7 +286,7 @@ def test_a_client_that_reads_nothing_gets_everything_later(pipes: Pipes) -> None
 def test_a_client_that_stops_reading_and_leaves_ends_the_process(pipes: Pipes) -> None:
     pipes.stdout.close()
     pipes.call("add", {"a": 1, "b": 2})
-    assert pipes.process.wait(30) == 0
+    assert pipes.process.wait(100) == 0
 
 
 def test_requests_from_a_file_to_a_file(tmp_path: Path) -> None:
@@ -295,9 +294,7 @@ def test_requests_from_a_file_to_a_file(tmp_path: Path) -> None:
     call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
     (tmp_path / "in").write_bytes(orjson.dumps(call))
     with (tmp_path / "in").open("rb") as source, (tmp_path / "out").open("wb") as sink:
-        done = subprocess.run(
-            SERVER, cwd=ROOT, env=ENVIRONMENT, stdin=source, stdout=sink, check=False, timeout=patient(10)
-        )
+        done = subprocess.run(SERVER, cwd=ROOT, env=ENVIRONMENT, stdin=source, stdout=sink, check=False)
     assert done.returncode == 0
     answer = orjson.loads((tmp_path / "out").read_bytes())
     assert answer["result"]["structuredContent"] == {"result": 3}
@@ -315,4 +312,4 @@ def test_requests_over_one_socket() -> None:
                 stream.write(orjson.dumps(call) + b"\n")
                 stream.flush()
                 assert len(stream.readline()) > 49_000
-        assert process.wait(30) == 0
+        assert process.wait(100) == 0

@@ -60,6 +60,8 @@ def test_a_tool_is_written_tried_and_saved(opened: Open, server: HttpServerProce
     expect(page.locator(".cm-error")).to_contain_text("entrypont")
     expect(page.get_by_role("button", name="Save")).to_be_disabled()
     type_text(page, TEXT)
+    expect(finding).to_have_count(0)  # The form is that of the text now.
+    expect(page.get_by_role("button", name="Save", exact=True)).to_be_enabled()
     page.locator(".tester .rjsf input").fill("word")
     page.get_by_role("button", name="Run", exact=True).click()
     page.get_by_role("button", name="Trust it and run").click()
@@ -146,6 +148,7 @@ def test_a_deleted_tool_is_in_the_trash_until_it_is_restored(opened: Open, serve
     page.get_by_role("button", name="Delete").click()
     expect(page.get_by_role("dialog")).to_contain_text("From now on calls of this version fail")
     page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    expect(page.get_by_text("is in the trash")).to_be_visible()
     page.get_by_role("link", name="Trash").click()
     assert server.send("GET", f"/tools/bundles{address.removeprefix('/tools')}").status == 404
     page.get_by_role("button", name="Restore doomed 1").click()

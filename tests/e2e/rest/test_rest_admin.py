@@ -69,7 +69,7 @@ def decide(
 def ended(server: HttpServerProcess, approval: str) -> dict[str, Any]:
     """The call of an approval, once it has ended."""
     call = server.send("GET", f"/approvals/{approval}").json["callId"]
-    end = time.monotonic() + 30
+    end = time.monotonic() + 100
     while time.monotonic() < end:
         found: dict[str, Any] = server.send("GET", f"/tools/calls/{call}").json
         if found["endedAt"] is not None:

@@ -74,14 +74,14 @@ def let_go(mark: Path) -> None:
 
 
 async def until(path: Path) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(100):
         while not exists(path):  # noqa: ASYNC110 - another process makes it
             await asyncio.sleep(0.01)
 
 
 async def ended(session: aiohttp.ClientSession, call: str) -> dict[str, Any]:
     """The call, once it has ended."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(100):
         while True:
             async with session.get(f"/tools/calls/{call}") as reply:
                 found: dict[str, Any] = await reply.json()
@@ -344,7 +344,7 @@ async def test_followers_that_leave_leave_nothing_behind(server: HttpServerProce
             assert descriptors(server) >= before + 19
             for follower in followers:
                 follower.close()
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(100):
                 while descriptors(server) > before + 1:  # noqa: ASYNC110 - another process closes them
                     await asyncio.sleep(0.01)
         let_go(mark)
@@ -495,7 +495,7 @@ async def test_a_client_may_wait_for_the_decision(crib: Crib, server: HttpServer
 
 async def awaiting(session: aiohttp.ClientSession) -> dict[str, Any]:
     """The call that waits for a person, once there is one."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(100):
         while True:
             async with session.get("/tools/calls?status=awaiting_approval") as reply:
                 calls: list[dict[str, Any]] = (await reply.json())["calls"]
@@ -554,7 +554,7 @@ async def test_calls_that_still_run_when_the_server_stops_are_cancelled(mark: Pa
             async with session.get(f"/tools/calls/{call}/events") as follower:
                 assert (await anext(events_of(follower)))[1] == "started"
                 server.process.terminate()
-                await asyncio.to_thread(server.process.wait, 30)
+                await asyncio.to_thread(server.process.wait, 100)
     assert mark.with_name("mark.cancelled").exists()
     assert crib.last().event == "TOOL_EXECUTED"
     assert crib.last().fields["status"] == "interrupted"

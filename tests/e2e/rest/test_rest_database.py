@@ -73,7 +73,7 @@ def test_who_needs_the_database_keeps_nobody_else_waiting(
     with ThreadPoolExecutor(1) as pool, psycopg.connect(database) as other:
         other.execute(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")
         asked = pool.submit(ask)
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 100
         while other.execute(waiting, [table]).fetchone() == (0,):
             assert time.monotonic() < deadline
             time.sleep(0.01)

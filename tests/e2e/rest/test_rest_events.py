@@ -47,7 +47,7 @@ class Stream:
     async def batch(self) -> list[str]:
         """The topics up to the next id."""
         found: list[str] = []
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(100):
             async for block in self._blocks:
                 fields = dict(line.split(": ", 1) for line in block.splitlines() if not line.startswith(":"))
                 if fields:

@@ -333,7 +333,7 @@ def test_the_built_in_tools_are_a_bundle(server: HttpServerProcess) -> None:
 def test_a_body_that_does_not_come_is_given_up(tmp_path: Path, path: str, sent: bytes) -> None:
     crib = Crib(tmp_path / "project")
     program = ("-m", "tests.e2e.rest.rest_server")
-    with http_server(crib.root, "--body-s", "0.5", program=program) as server:
+    with http_server(crib.root, "--body-s", "1", program=program) as server:
         assert server.send("POST", "/tools/invoke/add", {"args": {"a": 1, "b": 2}}).status == 200
         method = "POST" if "invoke" in path else "PUT"
         with socket.create_connection(("127.0.0.1", server.port), timeout=patient(20)) as client:

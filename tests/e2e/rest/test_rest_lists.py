@@ -55,7 +55,7 @@ def pages(server: HttpServerProcess, path: str, between: Any = lambda: None) -> 
 
 def wait_for_hits(server: HttpServerProcess, path: str, number: int) -> None:
     """Wait until the index has taken in the changes."""
-    end = time.monotonic() + 30
+    end = time.monotonic() + 100
     while server.send("GET", path).json["total"] != number:
         assert time.monotonic() < end
         time.sleep(0.05)

@@ -49,7 +49,7 @@ def accepted(server: HttpServerProcess, path: str, token: str = "") -> str:
 
 
 def until(server: HttpServerProcess, call: str, is_so: Callable[[Any], bool], token: str = "") -> Any:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 100
     while not is_so(found := server.send("GET", f"/tools/calls/{call}", token=token).json):
         assert time.monotonic() < deadline, found
         time.sleep(0.02)

@@ -47,7 +47,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServerProce
 
 
 def ended(server: HttpServerProcess, run_id: str, token: str = "") -> Any:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 100
     while (run := server.send("GET", f"/runs/{run_id}", token=token).json)["state"] not in ("done", "failed"):
         assert time.monotonic() < deadline, run
         time.sleep(0.05)

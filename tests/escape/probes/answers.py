@@ -39,7 +39,7 @@ def forged_answers(arena: Arena) -> Found:
         inputs={
             "schema": {"type": "object", "properties": {"how": {"type": "string", "description": "How"}}}
         },
-        exec={"python": {"module": "liar", "function": "run", "args": ["${how}"], "timeout_ms": 3000}},
+        exec={"python": {"module": "liar", "function": "run", "args": ["${how}"]}},
         permissions={"fs": {"read": ["."]}},
     )
     wrong, said = [], ""

@@ -109,15 +109,13 @@ def read_no_file(arena: Arena) -> Found:
     (project / "stdin").symlink_to("/proc/self/fd/0")
     with socket.socket(socket.AF_UNIX) as sock:
         sock.bind(str(project / "sock"))
-        began = time.monotonic()
         results = [
             arena.call("reader", {"path": path})
             for path in ("pipe", "zero", "sock", "stdin", "src", ".", "/dev/zero")
         ]
-        late = time.monotonic() - began > 20
     read = [words(result) for result in results if result.error is None]
     said = "; ".join(result.error.code if result.error else "read" for result in results)
-    return Found(Outcome.ESCAPED if read or late else Outcome.BLOCKED, said, {})
+    return Found(Outcome.ESCAPED if read else Outcome.BLOCKED, said, {})
 
 
 @probe("file tools", "write outside by .., links, links that lead nowhere, and new folders", ours_only=True)
@@ -242,12 +240,11 @@ def growing_file(arena: Arena) -> Found:
 
     thread = threading.Thread(target=grow)
     thread.start()
-    began = time.monotonic()
     result = arena.call("reader", {"path": "growing"})
     stop.set()
     thread.join()
-    size, late = len(str(result.value)), time.monotonic() - began > 20
-    return Found(Outcome.ESCAPED if size > 1_100_000 or late else Outcome.BLOCKED, f"{size} characters", {})
+    size = len(str(result.value))
+    return Found(Outcome.ESCAPED if size > 1_100_000 else Outcome.BLOCKED, f"{size} characters", {})
 
 
 def race(arena: Arena, one: Path, other: Path, attempt: str) -> Found:

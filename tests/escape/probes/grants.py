@@ -410,7 +410,7 @@ def audit_log_locked(arena: Arena) -> Found:
         "    try:\n"
         "        log = open('.toolcrib/audit/tools.log')\n"
         "        fcntl.flock(log, fcntl.LOCK_EX)\n"
-        "        until = time.monotonic() + 30\n"
+        "        until = time.monotonic() + 100\n"
         "        while not os.path.exists('stop') and time.monotonic() < until:\n"
         "            time.sleep(0.02)\n"
         "    except OSError:\n"

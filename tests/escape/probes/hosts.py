@@ -21,9 +21,9 @@ ATTACK = f"""
 import os, socket, ssl, struct, sys
 allowed, canary, OWN, METADATA = int(sys.argv[1]), int(sys.argv[2]), {own_address()!r}, {METADATA!r}
 host, port = os.environ["HTTP_PROXY"].removeprefix("http://").split(":")
-def ask(*parts):
-    with socket.create_connection((host, int(port)), 3) as sock:
-        sock.settimeout(3)
+def ask(*parts, limit=3):
+    with socket.create_connection((host, int(port)), 60) as sock:
+        sock.settimeout(limit)
         got = b""
         try:
             for part in parts:
@@ -44,7 +44,7 @@ def name(text):
 def gained(what, answer):
     if b" 200 " in answer[:40] or answer[:4] == b"\\x05\\x00\\x05\\x00":
         print("GAINED", what, answer[:80])
-answer = ask(get(f"127.0.0.1:{{allowed}}", "x"))
+answer = ask(get(f"127.0.0.1:{{allowed}}", "x"), limit=60)
 print("tried" if b"welcome" in answer or b" 403 " in answer else "proxy does not answer", flush=True)
 NAMES = ("127.0.0.1", "localhost", "127.1", "0x7f000001", "2130706433", "017700000001", "[::1]", "0.0.0.0",
          "[::ffff:127.0.0.1]", "[::]", "[::127.0.0.1]", "[64:ff9b::7f00:1]", "127.0.0.1.", "LOCALHOST", OWN)
@@ -66,7 +66,7 @@ class Web(Listener):
         while not self._stop.is_set():
             try:
                 peer, _ = self.sock.accept()
-                peer.settimeout(1)
+                peer.settimeout(5)
                 if self.tls is not None:
                     peer = self.tls.wrap_socket(peer, server_side=True)
                 with peer:

@@ -106,15 +106,15 @@ def launcher_environment(arena: Arena) -> Found:
 
     with arena.meanwhile(
         lambda: arena.sh(
-            "touch ready; while :; do sleep 0.1; done",
+            "touch ready; until [ -e go ]; do sleep 0.1; done",
             cwd=str(arena.project / "src"),
             env={"PATH": PATH, "KEY": arena.token},
             write=[arena.project / "src"],
-            timeout_ms=900,
         )
     ) as found:
         eventually(ready.exists)
         look()
+        ready.with_name("go").touch()
     # The command's own children know it, as they should.
     strangers = [line for line in seen if not line.startswith(("sleep", "touch", "/bin/sh", "sh", "bwrap"))]
     return arena.found(found[0], strangers, " ".join(strangers))
@@ -122,7 +122,7 @@ def launcher_environment(arena: Arena) -> Found:
 
 @probe("secrets", "read the job or another's answer from descriptors of the processes above", compiled=True)
 def watcher(arena: Arena) -> Found:
-    done = arena.attack("init", env={"PATH": PATH, "KEY": arena.token}, timeout_ms=5000)
+    done = arena.attack("init", env={"PATH": PATH, "KEY": arena.token})
     forged = done.exit_code != 7 or arena.token in done.text
     found = arena.nothing_gained(done)
     return arena.found(done, True, f"ended with {done.exit_code}: {found.evidence}") if forged else found

@@ -109,7 +109,7 @@ async def test_a_server_has_those_of_agents_that_come_later(crib: Crib) -> None:
         crib.write(".toolcrib/agents/reader.yml", AGENT)
         async with Project.open(crib.root, accept="all") as client:
             call = client.runs.start(None, "reader", "go")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(100):
             assert (await server.runs.wait(call)).answer == "hello"
 
 
@@ -118,7 +118,7 @@ async def test_workers_have_those_that_the_agents_list(crib: Crib) -> None:
     crib.write(".toolcrib/agents/reader.yml", AGENT)
     accept(crib.root)
     stop, serves = asyncio.Event(), asyncio.Event()
-    async with Project.open(crib.root) as project, asyncio.timeout(60):
+    async with Project.open(crib.root) as project, asyncio.timeout(100):
         work = asyncio.create_task(
             serve_worker(project, stop, concurrency=1, announce=lambda _: serves.set())
         )

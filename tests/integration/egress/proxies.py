@@ -46,7 +46,7 @@ class Proxied:
                 await asyncio.sleep(0.001)
             if end:
                 writer.write_eof()
-            return await asyncio.wait_for(reader.read(), 30)
+            return await asyncio.wait_for(reader.read(), 100)
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from functools import partial
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 
 from tests.crib import SH, Crib, failed
 from tests.integration.sandbox.ground import eventually, processes_with
+from tests.patience import GROWING_MS
 from toolcrib.sandbox import level
 
 pytestmark = pytest.mark.usefixtures("kernel")
@@ -160,32 +160,31 @@ def gone(marker: str) -> bool:
 
 
 def test_the_limit_that_binds_is_named_and_the_whole_tree_dies(crib: Crib) -> None:
-    crib.write(".toolcrib/config.yml", "limits: {timeout_ms: 3000}")
-    slow = {"config": {"timeout_ms": 400}}
-    crib.shell("own", **slow)
+    crib.shell("own", config={"timeout_ms": 400})
     crib.shell("project")
     for name, limit, whose, options in (
         ("own", 400, "tool", {}),
-        ("project", 3000, "project", {}),
         ("own", 200, "call", {"timeout_ms": 200}),
+        *(("project", limit_ms, "project", {}) for limit_ms in GROWING_MS),
     ):
+        crib.write(".toolcrib/config.yml", f"limits: {{timeout_ms: {max(limit, 500)}}}")
         marker = f"9{os.getpid()}{limit}"
         script = (
             f"trap '' TERM; (setsid sleep {marker} &); sleep {marker} & echo begun >&2; wait; sleep {marker}"
         )
-        started = time.monotonic()
         result = crib.call(name, {"c": script}, **options)
-        assert time.monotonic() - started < 20
         message = failed(result, "timed_out")
         assert f"{limit} ms" in message
         assert whose in message
         assert result.error is not None
         assert result.error.exit_code == 6
-        if name == "project":  # On a busy machine the others may end before a word.
-            assert result.error.details["stderr"] == "begun"
         assert eventually(partial(gone, marker))
         assert crib.last().event == "TOOL_EXECUTED"
         assert crib.last().fields["code"] == "timed_out"
+        if name == "project" and result.error.details["stderr"] == "begun":
+            break
+    else:
+        raise AssertionError("no limit is long enough")
 
 
 @pytest.mark.parametrize(("limits", "own"), [(300, 9000), (9000, 300)])
@@ -480,10 +479,10 @@ def test_limits_that_the_manifest_states_hold_or_refuse_the_tool(crib: Crib) -> 
 
 
 def test_a_command_that_falls_silent_is_ended(crib: Crib) -> None:
-    crib.shell(limits={"idle_ms": 300, "timeout_ms": 30_000})
-    silent = failed(crib.call("sh", {"c": "echo begun; sleep 30.123"}), "timed_out")
+    crib.shell(limits={"idle_ms": 300, "timeout_ms": 100_000})
+    silent = failed(crib.call("sh", {"c": "echo begun; sleep 600.123"}), "timed_out")
     assert silent == "sh reported nothing for 300 ms (limits.idle_ms)"
-    assert eventually(lambda: not processes_with("30.123"))
-    crib.shell(name="talks", limits={"idle_ms": 3_000, "timeout_ms": 30_000})
-    result = crib.call("talks", {"c": "for i in 1 2 3 4; do sleep 1; echo $i; done"})
-    assert result.value == "1\n2\n3\n4\n"
+    assert eventually(lambda: not processes_with("600.123"))
+    crib.shell(name="talks", limits={"idle_ms": 4_000, "timeout_ms": 100_000})
+    result = crib.call("talks", {"c": "for i in 1 2 3 4 5 6 7 8 9; do sleep 0.5; echo $i; done"})
+    assert result.value == "1\n2\n3\n4\n5\n6\n7\n8\n9\n"

@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 import venv
 from pathlib import Path
 from typing import Any
@@ -166,9 +165,7 @@ def test_whatever_a_tool_does_is_a_clear_error(crib: Crib, body: str, code: str,
 
 def test_an_infinite_loop_ends_at_the_limit(crib: Crib) -> None:
     crib.python("def run():\n    while True: pass", config={"timeout_ms": 500})
-    started = time.monotonic()
     assert "500 ms (the tool's limit)" in failed(crib.call("py"), "timed_out")
-    assert time.monotonic() - started < 20
 
 
 def test_a_limit_that_a_failed_tool_met_is_reported(crib: Crib) -> None:
@@ -256,10 +253,7 @@ def test_retries_and_snoozes(crib: Crib) -> None:
 def test_confined_code_cannot_keep_a_call_beyond_its_limit(crib: Crib) -> None:
     for delay in ("3600", "0.3"):
         crib.python(f"{SIGNALS}\ndef run():\n    raise ToolSnooze({delay})")
-        begin = time.monotonic()
-        result = crib.call("py", timeout_ms=2_000)
-        assert failed(result, "timed_out")
-        assert time.monotonic() - begin < 10
+        assert failed(crib.call("py", timeout_ms=2_000), "timed_out")
 
 
 def test_an_exception_named_like_a_snooze_is_one_only_with_a_delay_in_seconds(crib: Crib) -> None:

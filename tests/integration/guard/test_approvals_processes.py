@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.databases import Address
-from tests.guarded import approvals, ask, state, vault
+from tests.guarded import START, approvals, ask, state, vault
 from tests.patience import patient
 from tests.processes import FORKS
 from toolcrib.errors import ApprovalDenied, ConflictError, IdempotencyConflict, RateLimited, StateUnavailable
@@ -38,7 +38,7 @@ def together(target: Callable[..., None], address: Address, *more: Any) -> list[
         worker.start()
     found = [queue.get(timeout=110) for _ in workers]
     for worker in workers:
-        worker.join(patient(10))
+        worker.join(patient(60))
         assert worker.exitcode == 0
     return found
 
@@ -48,19 +48,19 @@ def aside(target: Callable[..., None], address: Address) -> BaseProcess:
     ready = FORKS.Event()
     worker = FORKS.Process(target=target, args=(address, ready))
     worker.start()
-    assert ready.wait(30)
+    assert ready.wait(patient(30))
     return worker
 
 
 def kill(worker: BaseProcess) -> None:
     assert worker.pid is not None
     os.kill(worker.pid, signal.SIGKILL)
-    worker.join(patient(10))
+    worker.join(patient(60))
 
 
 def retried(call: Callable[[], object]) -> None:
     """Call until the death of a process is known: on a server its silence must last for a while."""
-    end = time.monotonic() + 30
+    end = time.monotonic() + patient(30)
     while True:
         try:
             call()
@@ -79,7 +79,7 @@ def _take(address: Address, gate: Any, queue: Any) -> None:
     service = approvals(address)
     got = []
     for number in range(ROUNDS):
-        gate.wait(30)
+        gate.wait(100)
         if isinstance(service.seek(ask(number)), Permit):
             got.append(number)
     queue.put(got)
@@ -100,7 +100,7 @@ def test_of_four_processes_that_race_for_one_yes_exactly_one_gets_it(address: Ad
 
 def _ask(address: Address, gate: Any, queue: Any) -> None:
     service = approvals(address)
-    gate.wait(30)
+    gate.wait(100)
     found = [service.seek(ask(number)) for number in range(50)]
     queue.put([one.id for one in found if isinstance(one, Approval)])
 
@@ -114,7 +114,7 @@ def test_four_processes_that_ask_the_same_wait_for_one_approval_each(address: Ad
 def _decide(address: Address, gate: Any, queue: Any) -> None:
     service = approvals(address)
     waiting = service.list("pending", 500)
-    gate.wait(30)
+    gate.wait(100)
     won = 0
     for one in waiting:
         try:
@@ -157,7 +157,7 @@ def test_a_caller_that_waits_in_another_process_is_let_go(address: Address) -> N
     service = approvals(address)
     (waiting,) = service.list("pending")
     service.deny(waiting.id, "ada")
-    worker.join(patient(10))
+    worker.join(patient(60))
     assert worker.exitcode == 0
     with pytest.raises(ApprovalDenied):
         service.seek(ask())
@@ -195,8 +195,8 @@ def test_a_database_that_came_with_the_project_is_refused(tmp_path: Path) -> Non
 
 
 def _start_as_many_as_may(address: Address, gate: Any, queue: Any) -> None:
-    rates = Rates(state(address))
-    gate.wait(30)
+    rates = Rates(state(address), lambda: START)
+    gate.wait(100)
     started = refused = 0
     while refused < 20:
         try:
@@ -215,7 +215,7 @@ def test_four_processes_start_exactly_as_many_calls_a_minute_as_may(address: Add
 
 def _hold(address: Address, gate: Any, queue: Any, running: Any) -> None:
     rates = Rates(state(address))
-    gate.wait(30)
+    gate.wait(100)
     most = done = 0
     while done < 25:
         try:
@@ -242,21 +242,21 @@ def test_four_processes_run_no_more_at_a_time_than_may(address: Address) -> None
 def _lease(address: Address, ready: Any) -> None:
     lease = Rates(state(address)).acquire("t", concurrency=1)
     ready.set()
-    time.sleep(60)
+    time.sleep(600)
     lease.release()
 
 
 def test_the_place_of_a_killed_process_is_free_and_of_a_stopped_one_is_not(address: Address) -> None:
     worker = aside(_lease, address)
-    rates = Rates(state(address))
+    rates, patient_ones = Rates(state(address)), Rates(state(address, lease_s=600))
     assert worker.pid is not None
     os.kill(worker.pid, signal.SIGSTOP)
     with pytest.raises(RateLimited):
-        rates.acquire("t", concurrency=1)
+        patient_ones.acquire("t", concurrency=1)
     kill(worker)
     retried(lambda: rates.acquire("t", concurrency=1))
     with pytest.raises(RateLimited):
-        rates.acquire("t", concurrency=1)
+        patient_ones.acquire("t", concurrency=1)
 
 
 # --- recorded calls
@@ -268,8 +268,8 @@ def _call_once(address: Address, gate: Any, queue: Any) -> None:
 
     async def all_of_them() -> None:
         for number in range(50):
-            gate.wait(30)
-            found = await calls.wait(f"k{number}", timeout_s=20, **CALL)
+            gate.wait(100)
+            found = await calls.wait(f"k{number}", timeout_s=100, **CALL)
             if found is None:
                 mine.append(number)
                 calls.finish(f"k{number}", "a", b"%d" % number)
@@ -344,7 +344,7 @@ def test_two_thousand_that_wait_cost_no_process_no_thread_and_little_memory(tmp_
     try:
         command = [sys.executable, "-c", MANY, str(folder)]
         # Not forked: memory that a process shares counts in part, so it would grow when others end.
-        done = subprocess.run(command, capture_output=True, text=True, timeout=170, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
     finally:
         for file in folder.glob("*.db*"):
             file.unlink()

@@ -56,7 +56,7 @@ def go(writers: list[Forked]) -> None:
 def finish(writers: list[Forked]) -> list[int]:
     codes = []
     for writer in writers:
-        writer.communicate(timeout=50)
+        writer.communicate(timeout=100)
         codes.append(writer.returncode)
     return codes
 
@@ -103,7 +103,7 @@ def test_a_removed_log_loses_no_later_line(tmp_path: Path) -> None:
         assert writer.stdout is not None
         writer.stdout.readline()
     path.unlink()
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 100
     gaps: set[bytes] = set()
     while len(gaps) < 2 and time.monotonic() < deadline:
         time.sleep(0.05)

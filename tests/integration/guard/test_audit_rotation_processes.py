@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 from tests.commands import Forked, complete
+from tests.patience import patient, wait_for
 from toolcrib.guard import AuditLog, parse
 from toolcrib.guard.audit.check import verify
 from toolcrib.guard.audit.files import rotated_files
@@ -112,21 +113,17 @@ def test_eight_processes_some_killed_lose_and_tear_no_acknowledged_line(tmp_path
         with output.open("wb") as file:
             command = [sys.executable, "-c", WRITER, str(path), f"w{n}", str(count)]
             writers.append(Forked(command, stdin=subprocess.PIPE, stdout=file))
-    deadline = time.monotonic() + 30
-    while any(output.read_bytes() != b"ready\n" for output in outputs):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_for(lambda: all(output.read_bytes() == b"ready\n" for output in outputs), "the writers")
     for writer in writers:
         assert writer.stdin is not None
         writer.stdin.write(b"\n")
         writer.stdin.flush()
     for writer, output in zip(writers[5:], outputs[5:], strict=True):
         while output.read_bytes().count(b"\n") < 100:
-            assert time.monotonic() < deadline
             time.sleep(random.uniform(0, 0.01))
         writer.kill()
     for writer in writers:
-        writer.communicate(timeout=50)
+        writer.communicate(timeout=patient(50))
     assert [writer.returncode for writer in writers] == [0] * 5 + [-signal.SIGKILL] * 3
 
     with AuditLog(path, tmp_path / "head") as log:

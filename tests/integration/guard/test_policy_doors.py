@@ -77,7 +77,7 @@ async def _by_mcp(tools: Toolset, arguments: Arguments) -> str:
     params = {"name": "scan", "arguments": arguments, "_meta": meta}
     request = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
     connection.receive(json.dumps(request).encode())
-    result = (await asyncio.wait_for(lines.get(), 30))["result"]
+    result = (await asyncio.wait_for(lines.get(), 100))["result"]
     if not result.get("isError"):
         return "ok"
     code: str = result["structuredContent"]["error"]["code"]

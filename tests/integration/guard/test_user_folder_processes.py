@@ -85,7 +85,7 @@ def test_of_two_processes_one_makes_the_token_of_a_name(tmp_path: Path) -> None:
         assert maker.stdin is not None
         maker.stdin.write("\n")
         maker.stdin.flush()
-    made = [text for maker in makers for text in maker.communicate(timeout=30)[0].split()]
+    made = [text for maker in makers for text in maker.communicate(timeout=100)[0].split()]
     assert [maker.returncode for maker in makers] == [0, 0]
     assert len(made) == 10
     tokens = Tokens(vault)
@@ -113,5 +113,5 @@ def test_many_threads_verify_at_once(tmp_path: Path) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join()
     assert sorted(found) == sorted(f"t{number}" for number in range(8) for _ in range(50))

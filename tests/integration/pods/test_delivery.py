@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -178,9 +179,11 @@ async def test_requests_of_a_service_are_accepted_if_they_are_signed(nats: NatsP
     async with connected(nats) as bus, Egress() as egress:
         variables = environment("webhook", "http://127.0.0.1:9") | {"WEBHOOK_ALLOWED": "ann"}
         process = ChannelProcess(open_channel("webhook", variables, egress), bus)
-        listening = f"http://127.0.0.1:{nats.port + 1}"
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        listening = f"http://127.0.0.1:{port}"
         body = b'{"channel":"x","id":"1","chatId":"room","sender":"ann","text":"hi"}'
-        async with running(process.run(("127.0.0.1", nats.port + 1))), aiohttp.ClientSession() as http:
+        async with running(process.run(("127.0.0.1", port))), aiohttp.ClientSession() as http:
 
             async def post(signature: str, text: bytes = body) -> int:
                 headers = {"X-Toolcrib-Signature": f"sha256={signature}"}
@@ -194,7 +197,9 @@ async def test_requests_of_a_service_are_accepted_if_they_are_signed(nats: NatsP
             assert await post(signed("signing", body)) == 200
             assert await post(signed("other", body)) == 401
             assert await post(signed("signing", b"{"), b"{") == 400
-        assert await bus.last(f"{RECEIVED}.webhook", Inbound) == Inbound("webhook", "1", "room", "ann", "hi")
+        assert await bus.last(f"{RECEIVED}.webhook.web", Inbound) == Inbound(
+            "webhook", "1", "room", "ann", "hi"
+        )
 
 
 async def test_a_login_and_tls_are_those_of_the_server(tmp_path: Any) -> None:

@@ -261,7 +261,7 @@ async def test_our_client_understands_an_executor_that_polls_and_writes_in_place
     spool = Spool(tmp_path, "tools")
     async with Client(spool, EXEC).opened() as client:
         executor = asyncio.create_task(asyncio.to_thread(serve_once, tmp_path))
-        found = await client.ask("1", ExecRequest("1", "echo lathe; exit 3"), 15)
+        found = await client.ask("1", ExecRequest("1", "echo lathe; exit 3"), 100)
         await executor
     assert (found.stdout, found.exit_code) == ("lathe\n", 3)
     assert os.listdir(spool.path) == []

@@ -99,7 +99,7 @@ def test_what_names_a_file(file: Path, tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_program_without_a_file_is_told_what_to_do(tmp_path: Path) -> None:
     code = "from toolcrib import Toolset; Toolset().run()"
     ran = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert (ran.returncode, "run_stdio(serve_stdio(tools))" in ran.stderr) == (1, True), ran.stderr
 

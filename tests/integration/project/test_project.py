@@ -69,7 +69,7 @@ async def test_a_wire_name_stays_with_its_tool_in_an_open_project(crib: Crib) ->
         with pytest.raises(ConflictError, match="a\\.b"):
             create_tool(project, "a_b", made, "x")
         crib.tool("a_b", *file, permissions={"fs": {"read": ["."]}})
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(100):
             while not changes:  # noqa: ASYNC110 - another thread sees it
                 await asyncio.sleep(0.01)
         assert [name for name, tool in wire_names(project.tools()).items()] == ["a_b"]
@@ -138,7 +138,7 @@ def test_tools_are_first_used_by_several_threads_at_once(crib: Crib) -> None:
     start = threading.Barrier(4)
 
     def first_use(name: str) -> str:
-        start.wait(30)
+        start.wait(100)
         return project.get(name).name
 
     before = sys.getswitchinterval()
@@ -149,7 +149,7 @@ def test_tools_are_first_used_by_several_threads_at_once(crib: Crib) -> None:
                 name = f"t{number}"
                 assert list(pool.map(first_use, [name] * 4)) == [name] * 4
             for part in ("approval_service", "calls", "runs", "agents", "workflows", "tasks"):
-                made = list(pool.map(lambda name: (start.wait(30), getattr(project, name))[1], [part] * 4))
+                made = list(pool.map(lambda name: (start.wait(100), getattr(project, name))[1], [part] * 4))
                 assert len(set(map(id, made))) == 1, part
     finally:
         sys.setswitchinterval(before)

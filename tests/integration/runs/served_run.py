@@ -27,7 +27,7 @@ async def serve(root: Path, run_id: str) -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
             return f"nothing in the {place}"
 
-        run = await project.runs.wait(run_id, 60)
+        run = await project.runs.wait(run_id, 100)
         print(run.state, run.answer, flush=True)
 
 

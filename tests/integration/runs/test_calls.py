@@ -248,7 +248,7 @@ def test_a_call_outlives_the_sleep_of_its_machine(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(time, "time", lambda: awake() + 3600)
     assert other.rescue() == []  # Its worker woke up at the same time, and may renew it first.
     assert mine.renew([claim]) == [claim]
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 100
     while other.rescue() != [call_id]:  # It has died now.
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -328,7 +328,7 @@ async def test_who_waits_is_woken_by_the_process_that_records(address: Address) 
     calls = DurableCalls(opened(address))
     call_id = calls.submit("t", {}, repeatable=True)
     worker = start(address, ("t",))
-    call = await calls.wait(call_id, 60)
+    call = await calls.wait(call_id, 100)
     assert (call.state, call.result) == ("done", b"1")
     kill(worker)
     assert (await calls.wait(calls.submit("t", {}), 0)).state == "ready"
@@ -347,7 +347,7 @@ def test_a_dead_process_of_this_machine_is_seen_at_once(address: Address, repeat
     claim = claim_next(calls, ["mine"], "w")
     victim = FORKS.Process(target=_take_and_die, args=(address,))
     victim.start()
-    victim.join(60)
+    victim.join(100)
     assert calls.rescue() == [call_id]
     assert calls.find(call_id).state == ("ready" if repeatable else "unknown")
     assert claim is not None
@@ -429,7 +429,7 @@ def test_of_four_processes_exactly_one_gets_each_call(address: Address) -> None:
         worker.start()
     taken = [call_id for _ in workers for call_id in queue.get(timeout=110)]
     for worker in workers:
-        worker.join(30)
+        worker.join(100)
     assert sorted(taken) == sorted(ids)
 
 
@@ -438,7 +438,7 @@ def test_the_event_loop_is_free_while_one_waits(address: Address) -> None:
     call_id = calls.submit("t", {})
 
     async def both() -> None:
-        waiting = asyncio.create_task(calls.wait(call_id, 60))
+        waiting = asyncio.create_task(calls.wait(call_id, 100))
         await asyncio.sleep(0)
         calls.finish(claimed(calls), b"1")
         assert (await waiting).state == "done"

@@ -10,7 +10,7 @@ import pytest
 from tests.databases import Address, clocked, open_database
 from tests.guarded import Wall
 from tests.integration.runs.test_calls import claimed
-from toolcrib.runs import DurableCalls
+from toolcrib.runs import DurableCalls, retention
 from toolcrib.runs.retention import _DUE_RUNS, Pruned, Pruner, Retention
 from toolcrib.runs.sessions import RunDraft, durable_runs
 from toolcrib.runs.sessions.durable import DurableRuns
@@ -80,6 +80,19 @@ def test_a_run_goes_with_all_that_belongs_to_it(database: Database, both: Durabl
     assert (left["calls"], left["call_events"], left["sessions"]) == (0, 0, 1)
     assert {run_id for (run_id,) in database.rows("SELECT run_id FROM run_events")} == {kept}
     assert {run_id for (run_id,) in database.rows("SELECT run_id FROM run_messages")} == {kept}
+
+
+def test_a_run_of_more_calls_than_one_statement_takes_goes_too(
+    database: Database, both: DurableRuns, wall: Wall, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention, "_TOGETHER", 2)
+    run = both.store.create_run(None, draft())
+    for number in range(5):
+        both.calls.cancel(both.calls.submit("t", {"n": number}, run_id=run))
+    both.tree.cancel(run)
+    wall.now += 91 * DAY
+    assert Pruner(database, Retention()).prune() == Pruned(runs=1)
+    assert set(rows(database).values()) == {0}
 
 
 def test_a_session_keeps_its_runs_while_it_continues(

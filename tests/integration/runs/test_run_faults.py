@@ -46,7 +46,7 @@ def served(crib: Crib, run_id: str) -> Forked:
 
 
 def output_of(process: Forked) -> str:
-    return str(process.communicate(timeout=60)[0])
+    return str(process.communicate(timeout=100)[0])
 
 
 @pytest.mark.parametrize("api", ["anthropic", pytest.param("openai", marks=pytest.mark.soak)])
@@ -122,7 +122,7 @@ async def test_the_process_of_a_workers_steps_dies_and_the_run_goes_on(crib: Cri
                 events = [event.kind for event in project.runs.store.events.page(run_id)]
                 assert events == ["created", "rescued", "answered", "done"]
             worker.terminate()
-            assert worker.wait(30) == 0
+            assert worker.wait(100) == 0
         finally:
             worker.kill()
             worker.communicate()
@@ -130,7 +130,7 @@ async def test_the_process_of_a_workers_steps_dies_and_the_run_goes_on(crib: Cri
 
 async def asked(project: Project, run_id: str) -> DurableCall:
     """The call of a run, once it waits for a person."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(100):
         while not (calls := project.calls.page("waiting")):
             assert (await project.runs.wait(run_id, 0.05)).state not in ENDED
     return calls[0]
@@ -156,7 +156,7 @@ async def test_a_run_waits_for_a_person_with_nothing_held(crib: Crib) -> None:
         assert view.approval.caller == "agent:a"
         project.approval_service.approve(view.approval.id, "olga")
     async with crib.open() as project:
-        run = await project.runs.wait(run_id, 30)
+        run = await project.runs.wait(run_id, 100)
         assert (run.state, (run.answer or "").strip()) == ("done", "tidied")
         assert run.active_s < 3
 
@@ -174,7 +174,7 @@ async def test_a_denial_is_an_answer_for_the_model(crib: Crib) -> None:
         await asked(project, run_id)
         (view,) = project.approval_service.list("pending")
         project.approval_service.deny(view.approval.id, "olga", "not today")
-        run = await project.runs.wait(run_id, 30)
+        run = await project.runs.wait(run_id, 100)
         assert run.state == "done"
         assert (run.answer or "").startswith("Tool call failed: ")
         assert "not today" in (run.answer or "")

@@ -17,6 +17,7 @@ import pytest
 from tests.commands import PROGRAM, Forked, complete
 from tests.crib import Crib
 from tests.durable_worker import freeze
+from tests.patience import patient
 from toolcrib import Project
 
 TOOLS = '''
@@ -26,6 +27,13 @@ import ctypes, os, threading, time
 def nap(seconds: float) -> int:
     """Sleep without giving up the thread."""
     time.sleep(seconds)
+    return os.getpid()
+
+
+def gated() -> int:
+    """Run until the file `go` is there."""
+    while not os.path.exists("go"):
+        time.sleep(0.02)
     return os.getpid()
 
 
@@ -80,6 +88,7 @@ def every(project):
         project.toolset.register(function.__name__, function)
     project.toolset.register(Desk())
     project.toolset.register("nap", nap, idempotent=True)
+    project.toolset.register("gated", gated, idempotent=True)
     project.toolset.register("hold", hold, timeout_ms=300)
 
 
@@ -148,15 +157,15 @@ async def client(workers: Workers) -> AsyncIterator[Project]:
         yield project
 
 
-async def ended(project: Project, ids: list[str], within_s: float = 100) -> None:
+async def ended(project: Project, ids: list[str]) -> None:
     """Wait for calls without serving any."""
-    async with asyncio.timeout(within_s):
+    async with asyncio.timeout(patient(100)):
         for call_id in ids:
             await project.calls.stored.wait(call_id)
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(100):
+    async with asyncio.timeout(patient(100)):
         while not holds():  # noqa: ASYNC110 - what is awaited is in a database
             await asyncio.sleep(0.05)
 
@@ -259,9 +268,10 @@ async def test_the_late_results_of_a_frozen_worker_are_refused(workers: Workers,
         warm = [client.submit("nap", {"seconds": 0.1}) for _ in range(4)]
         await ended(client, warm)
         pids = {client.calls.find(one).outcome().value for one in warm}
-    ids = [client.submit("nap", {"seconds": 0.5}) for _ in range(4)]
+    ids = [client.submit("gated") for _ in range(4)]
     await until(lambda: all(client.calls.find(one).worker for one in ids))
     freeze(frozen.pid, workers.crib.root / ".toolcrib")  # Its executors go on.
+    workers.crib.write("go", "")
     workers.ready(workers.start("every", "--concurrency", "4"))
     await ended(client, ids)
     winners = {client.calls.find(call_id).worker for call_id in ids}
@@ -269,7 +279,7 @@ async def test_the_late_results_of_a_frozen_worker_are_refused(workers: Workers,
     again = [client.submit("nap", {"seconds": 0.0}) for _ in range(20)]
     await ended(client, again)
     frozen.terminate()
-    assert frozen.wait(30) == 0
+    assert frozen.wait(100) == 0
     assert len(winners) == 1
     for call_id in ids:
         attempts = client.calls.stored.attempts(call_id)
@@ -279,13 +289,14 @@ async def test_the_late_results_of_a_frozen_worker_are_refused(workers: Workers,
 
 @pytest.mark.timeout(120)
 async def test_a_worker_drains_and_gives_back_what_takes_too_long(workers: Workers, client: Project) -> None:
-    worker = workers.start("every", "--concurrency", "2", "--grace", "2")
+    worker = workers.start("every", "--concurrency", "2", "--grace", f"{patient(2):.0f}")
     workers.ready(worker)
-    short, long = client.submit("nap", {"seconds": 1}), client.submit("nap", {"seconds": 60})
+    short, long = client.submit("gated"), client.submit("nap", {"seconds": 600})
     await until(lambda: all(client.calls.find(one).state == "running" for one in (short, long)))
     worker.terminate()
     later = client.submit("nap", {"seconds": 0})
-    assert worker.wait(30) == 0
+    workers.crib.write("go", "")
+    assert worker.wait(100) == 0
     assert client.calls.find(short).state == "done"
     states = {one: client.calls.find(one).state for one in (long, later)}
     assert states == {long: "ready", later: "ready"}
@@ -329,6 +340,6 @@ async def test_what_a_dead_process_left_goes_on_where_the_project_is_opened(
     assert (await forked(sys.executable, str(script))).returncode == 9
     (left,) = client.calls.page()
     assert left.state == "running"
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(100):
         assert (await client.calls.wait(left.id)).state == "done"
     assert [one.ending for one in client.calls.stored.attempts(left.id)] == ["lost", "done"]

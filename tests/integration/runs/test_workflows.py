@@ -84,6 +84,10 @@ def flow(crib: Crib, name: str, *steps: dict[str, Any], **more: Any) -> None:
     crib.write(f".toolcrib/workflows/{name}.yml", json.dumps({"name": name, "steps": steps, **more}))
 
 
+def asks(prompt: str) -> dict[str, Any]:
+    return {"id": "asked", "agent": "writer", "prompt": prompt}
+
+
 def furnish(project: Project) -> None:
     @project.toolset.tool
     def fact(topic: str, number: int) -> dict[str, Any]:
@@ -137,7 +141,7 @@ async def test_steps_that_need_each_other_wait_and_the_others_run_side_by_side(c
         @project.toolset.tool
         async def meet(name: str) -> None:
             """Wait for the other one."""
-            async with asyncio.timeout(20), both:
+            async with asyncio.timeout(100), both:
                 met.append(name)
 
         @project.toolset.tool
@@ -167,6 +171,22 @@ async def test_a_failed_step_ends_it_unless_its_on_error_goes_on(crib: Crib) -> 
         assert (await project.workflows.run("wrong"))["code"] == "invalid_input"
         stopped = next(one for one in project.runs.page() if one.agent == "workflow:stops")
         assert [use.use_id for use in project.runs.store.uses(stopped.id)] == ["a"]
+
+
+async def test_a_prompt_is_a_text_whatever_it_refers_to(crib: Crib) -> None:
+    flow(
+        crib,
+        "object",
+        {"id": "a", "tool": "fact", "args": {"topic": "x", "number": 1}},
+        asks("${steps.a.value}"),
+    )
+    flow(crib, "number", asks("${n}"), inputs={"schema": {"type": "object", "properties": {"n": {}}}})
+    async with crib.open() as project:
+        furnish(project)
+        assert await project.workflows.run("object") == 'On: {"text": "x is round", "number": 1}'
+        assert await project.workflows.run("number", {"n": 7}) == "On: 7"
+        with pytest.raises(ToolFailed, match="there is no prompt for writer"):
+            await project.workflows.run("number")
 
 
 async def test_a_failed_run_is_retried_from_its_failed_step(crib: Crib) -> None:
@@ -292,7 +312,7 @@ def test_a_workflow_survives_kill_9(crib: Crib, tmp_path: Path) -> None:
                     return after + name
                 id = project.workflows.start("long") if sys.argv[1] == "first" else sys.argv[1]
                 print(id, flush=True)
-                run = await project.runs.wait(id, 60)
+                run = await project.runs.wait(id, 100)
                 print(run.state, run.answer, flush=True)
 
         asyncio.run(main())

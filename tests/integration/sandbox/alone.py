@@ -77,7 +77,6 @@ class Alone:
             text=True,
             check=False,
             start_new_session=True,
-            timeout=50,
         )
 
     def answer(self, script: str, given: object = None) -> Any:

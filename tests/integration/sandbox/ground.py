@@ -58,14 +58,14 @@ def shell(ground: Ground, script: str, **rules: Any) -> Completed:
     granted = str(ground.project) in (*rules.get("read", ()), *rules.get("write", ()))
     rules.setdefault("cwd", str(ground.project) if granted else "/tmp")
     rules.setdefault("env", {"PATH": PATH})
-    rules.setdefault("timeout_ms", 20_000)
+    rules.setdefault("timeout_ms", 120_000)
     return asyncio.run(run(Confinement(argv=("/bin/sh", "-c", script), **rules)))
 
 
 def python(code: str, *, env: Mapping[str, str] | None = None, **rules: Any) -> Completed:
     """Run Python code confined, with the interpreter granted."""
     rules.setdefault("cwd", "/tmp")
-    rules.setdefault("timeout_ms", 20_000)
+    rules.setdefault("timeout_ms", 120_000)
     rules["read"] = (*rules.get("read", ()), os.path.realpath(sys.base_prefix))
     argv = (PYTHON, "-I", "-c", code)
     return asyncio.run(run(Confinement(argv=argv, env={"PATH": PATH} if env is None else env, **rules)))

@@ -67,7 +67,7 @@ def each_sandbox_has_its_own_number_of_processes(ground: Ground) -> None:
         return
     granted = (os.path.realpath(sys.base_prefix),)
     argv = (PYTHON, "-I", "-S", "-c", HOLDING)
-    job = Confinement(argv, "/tmp", read=granted, processes=16, timeout_ms=20_000)
+    job = Confinement(argv, "/tmp", read=granted, processes=16, timeout_ms=120_000)
 
     async def at_once() -> list[Completed]:
         return await asyncio.gather(*(run(job) for _ in range(4)))

@@ -197,7 +197,7 @@ time.sleep(60)
         assert child.stdout.readline() == "ready\n"
         folders = slot.folders
         pool.release(slot)
-        assert child.wait(patient(10)) == -signal.SIGKILL
+        assert child.wait(patient(60)) == -signal.SIGKILL
     assert eventually(lambda: not any(Path(f).exists() and hierarchy.members(f) for f in folders))
     assert pool.acquire(MIB, 1) is not None
 

@@ -71,7 +71,7 @@ def test_a_limit_is_told_of_a_failure_only_the_result_tells(ground: Ground, told
         processes=8,
         result_limit=100,
         good=b"good",
-        timeout_ms=20_000,
+        timeout_ms=120_000,
     )
     done = asyncio.run(run(job))
     assert (done.exit_code, done.result) == (0, told.encode()), said(done)

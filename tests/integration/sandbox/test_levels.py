@@ -31,7 +31,7 @@ from toolcrib.errors import ToolcribError
 from toolcrib.sandbox import Confinement, in_force, level, run
 given = json.loads(sys.argv[1])
 def sh(script, **more):
-    fields = {"cwd": "/tmp", "env": {"PATH": "/usr/bin:/bin", "TMPDIR": "/tmp"}, "timeout_ms": 20_000, **more}
+    fields = {"cwd": "/tmp", "env": {"PATH": "/usr/bin:/bin", "TMPDIR": "/tmp"}, "timeout_ms": 99_000, **more}
     return asyncio.run(run(Confinement(argv=("/bin/sh", "-c", script), **fields)))
 def refusal(script, **more):
     try:
@@ -201,7 +201,7 @@ def test_the_whole_tree_ends_with_the_call(room: Path, denied: str, end: str) ->
     script = """
 async def main():
     job = Confinement(argv=("/bin/sh", "-c", given["script"]), cwd="/tmp", env={"PATH": "/usr/bin:/bin"},
-                      timeout_ms=1_000 if given["end"] == "timeout" else 20_000, minimum="none")
+                      timeout_ms=1_000 if given["end"] == "timeout" else 120_000, minimum="none")
     call = asyncio.create_task(run(job))
     if given["end"] == "cancel":
         await asyncio.sleep(1)

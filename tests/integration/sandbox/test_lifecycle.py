@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 import uuid
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ import pytest
 
 from tests.descriptors import descriptors
 from tests.integration.sandbox.ground import PATH, Ground, eventually, processes_with, said
+from tests.patience import GROWING_MS, patient
 from toolcrib.errors import InvalidInput, ToolUnavailable, UsageError
 from toolcrib.sandbox import Completed, Confinement, run
 from toolcrib.sandbox.host.pool import shared
@@ -31,7 +31,7 @@ HOLD = r"sh -c while\ :\;do\ sleep\ 1\;done MARKER"
 def job(*argv: str, **more: Any) -> Confinement:
     more.setdefault("env", {"PATH": PATH})
     more.setdefault("cwd", "/tmp")
-    more.setdefault("timeout_ms", 20_000)
+    more.setdefault("timeout_ms", 120_000)
     return Confinement(argv=argv, **more)
 
 
@@ -181,13 +181,11 @@ async def test_jobs_put_wrongly(wrong: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("stream", ["1", "2", "3"])
 async def test_a_flood_is_read_counted_and_thrown_away(stream: str) -> None:
-    started = time.monotonic()
     done = await sh(f"head -c 67108864 /dev/zero >&{stream}", output_limit=1000, result_limit=1000)
     kept = {"1": done.stdout, "2": done.stderr, "3": done.result}[stream]
     total = {"1": done.stdout_total, "2": done.stderr_total, "3": done.result_total}[stream]
     assert kept == bytes(1000)
     assert total == 67_108_864
-    assert time.monotonic() - started < 60
 
 
 async def test_a_limit_of_nothing_keeps_nothing() -> None:
@@ -205,7 +203,13 @@ async def test_an_endless_flood_neither_blocks_the_loop_nor_outlives_its_time() 
             ticks += 1
 
     ticking = asyncio.create_task(tick())
-    done = await run(job("yes", timeout_ms=500))
+    for limit_ms in GROWING_MS:
+        ticks = 0
+        done = await run(job("yes", timeout_ms=limit_ms))
+        if ticks > 10 and done.stdout_total > 1_048_576:
+            break
+    else:
+        raise AssertionError("no limit is long enough")
     ticking.cancel()
     assert done.timed_out
     assert len(done.stdout) == 1_048_576
@@ -231,46 +235,50 @@ async def test_an_endless_flood_neither_blocks_the_loop_nor_outlives_its_time() 
     ids=["plain", "deaf", "deaf daemon", "double fork", "stopped child", "stopped", "stops itself", "orphan"],
 )
 async def test_nothing_survives_the_timeout(script: str, marker: str) -> None:
-    started = time.monotonic()
     text = script.replace("HOLD", HOLD).replace("MARKER", marker)
-    task = asyncio.create_task(run(job("/bin/sh", "-c", text, marker, timeout_ms=500)))
-    assert await there(marker)
-    done = await task
-    assert time.monotonic() - started < 20
+    for limit_ms in GROWING_MS:
+        task = asyncio.create_task(run(job("/bin/sh", "-c", text, marker, timeout_ms=limit_ms)))
+        while not (seen := processes_with(marker)) and not task.done():  # noqa: ASYNC110 - of another process
+            await asyncio.sleep(0.01)
+        done = await task
+        if seen:
+            break
+    else:
+        raise AssertionError("no limit is long enough")
     assert done.timed_out
     assert not processes_with(marker)
 
 
 async def test_a_command_that_obeys_may_finish_at_its_timeout() -> None:
-    done = await sh("trap 'echo bye; exit 3' TERM; while :; do sleep 0.05; done", timeout_ms=400)
+    for limit_ms in GROWING_MS:
+        done = await sh("trap 'echo bye; exit 3' TERM; while :; do sleep 0.05; done", timeout_ms=limit_ms)
+        if done.stdout:
+            break
+    else:
+        raise AssertionError("no limit is long enough")
     assert done.timed_out
     assert (done.exit_code, done.stdout) == (3, b"bye\n")
 
 
 async def test_children_end_with_the_command(marker: str) -> None:
-    started = time.monotonic()
     hold = HOLD.replace("MARKER", marker)
     done = await sh(f"setsid {hold} & until grep -q {marker} /proc/$!/cmdline; do :; done; echo main")
     assert (done.exit_code, done.stdout) == (0, b"main\n")
-    assert time.monotonic() - started < 60
     assert not processes_with(marker)
 
 
 async def test_a_timeout_during_set_up() -> None:
     done = await run(job("sleep", "600", timeout_ms=1))
     assert done.timed_out
-    assert done.duration_ms < 20_000
 
 
 async def test_cancelling_kills_at_once(marker: str) -> None:
     hold = HOLD.replace("MARKER", marker)
     task = asyncio.create_task(sh(f"trap '' TERM; setsid {hold} & {hold}", timeout_ms=60_000))
     assert await asyncio.to_thread(eventually, lambda: len(processes_with(marker)) == 3)
-    started = time.monotonic()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert time.monotonic() - started < 20
     assert not processes_with(marker)
 
 
@@ -300,7 +308,7 @@ def test_a_dead_server_leaves_no_command(marker: str, how: signal.Signals) -> No
             # The server itself, and in its sandbox a shell and two more.
             assert eventually(lambda: len(processes_with(marker)) == 4)
             server.send_signal(how)
-            server.wait(30)
+            server.wait(patient(30))
         finally:
             server.kill()
     assert eventually(lambda: not processes_with(marker))

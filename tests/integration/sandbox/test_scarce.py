@@ -28,7 +28,7 @@ from toolcrib.sandbox import Confinement, Warmth, configure, run
 from toolcrib.sandbox.host.pool import shared
 from toolcrib.sandbox.stream import open_stream
 
-LIMIT_MS = 30_000
+LIMIT_MS = 120_000
 """A call that hangs ends so late, as no call here may."""
 JOB = Confinement(argv=("echo", "x"), cwd="/tmp", env={"PATH": PATH}, timeout_ms=LIMIT_MS)
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.databases import LEASE_S, Address, close_databases, open_database
-from tests.patience import patient
+from tests.databases import LEASE_S, Address, await_change, close_databases, open_database
+from tests.patience import patient, wait_for
 from tests.processes import FORKS
 from toolcrib.errors import StateUnavailable
 from toolcrib.state import Database, DatabaseWatch, watch
@@ -48,7 +48,7 @@ def together(target: Callable[..., Any], address: Address, *more: Any) -> None:
     for worker in workers:
         worker.start()
     for worker in workers:
-        worker.join(60)
+        worker.join(patient(60))
         assert worker.exitcode == 0
 
 
@@ -162,11 +162,11 @@ def test_another_that_holds_it_is_waited_for_and_then_told(address: Address) -> 
     def hold() -> None:
         with opened(address).write():
             holds.set()
-            done.wait(60)
+            done.wait(100)
 
     thread = threading.Thread(target=hold)
     thread.start()
-    holds.wait(30)
+    holds.wait(100)
     with pytest.raises(StateUnavailable) as caught, db.write():
         pass
     done.set()
@@ -314,15 +314,13 @@ def test_the_version_changes_after_another_has_notified(address: Address) -> Non
     with other.write() as tx:
         tx.run(COUNT, "n")
         tx.notify()
-    end = time.monotonic() + 30
-    while db.version == before:
-        assert time.monotonic() < end
+    await_change(db, before)
 
 
 def _notify(address: Address, ready: Any) -> None:
     db = opened(address)
     count(db, "other")
-    ready.wait(30)
+    ready.wait(100)
     with db.write() as tx:
         tx.run(COUNT, "n")
         tx.notify()
@@ -349,7 +347,7 @@ async def test_a_process_that_waits_is_woken_by_another(
     await looked.wait()
     ready.set()
     assert await waiting == 1
-    await asyncio.to_thread(worker.join, 30)
+    await asyncio.to_thread(worker.join, 100)
     assert worker.exitcode == 0
 
 
@@ -359,7 +357,7 @@ def _hold(address: Address, ready: Any) -> None:
     with db.write() as tx:
         tx.insert("kinds", {"name": holder})
     ready.set()
-    time.sleep(60)
+    time.sleep(600)
 
 
 def test_a_process_holds_what_it_has_until_it_is_killed(address: Address) -> None:
@@ -368,23 +366,19 @@ def test_a_process_holds_what_it_has_until_it_is_killed(address: Address) -> Non
     ready = FORKS.Event()
     worker = FORKS.Process(target=_hold, args=(address, ready))
     worker.start()
-    assert ready.wait(30)
+    assert ready.wait(patient(30))
     with db.read() as tx:
         (theirs,) = tx.one("SELECT name FROM kinds") or ("",)
-    end = time.monotonic() + 2 * LEASE_S
-    while time.monotonic() < end:
+
+    def held(*names: str) -> list[bool]:
         with db.read() as tx:
-            assert tx.is_held(theirs)
-            assert tx.is_held(mine)
-        time.sleep(0.1)
+            return [tx.is_held(name) for name in names]
+
+    time.sleep(2 * LEASE_S)
+    wait_for(lambda: held(theirs, mine) == [True, True], "its renewal")
     worker.kill()
-    worker.join(patient(10))
-    held, end = True, time.monotonic() + 30
-    while held:
-        assert time.monotonic() < end
-        with db.read() as tx:
-            held = tx.is_held(theirs)
-            assert tx.is_held(mine)
+    worker.join(patient(60))
+    wait_for(lambda: held(theirs, mine) == [False, True], "its end")
 
 
 def test_all_read_one_clock(address: Address) -> None:

@@ -137,7 +137,7 @@ async def test_a_cancelled_submit_writes_nothing_later(
 
     def slow(tx: Transaction) -> None:
         loop.call_soon_threadsafe(began.set)
-        go_on.wait(patient(10))
+        go_on.wait(patient(60))
         try:
             submit(calls)(tx)
         except BaseException as error:
@@ -151,7 +151,7 @@ async def test_a_cancelled_submit_writes_nothing_later(
         with pytest.raises(asyncio.CancelledError):
             await task
         go_on.set()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(patient(30)):
             while not outcome:  # noqa: ASYNC110 - a thread ends
                 await asyncio.sleep(0.01)
         await connection.execute("INSERT INTO orders VALUES (1)")

@@ -101,7 +101,7 @@ async def test_a_topic_has_one_reader_at_a_time(address: Address) -> None:
 
 def _put_and_wait(address: Address, gate: Any) -> None:
     db = opened(address)
-    gate.wait(60)
+    gate.wait(100)
     for number in range(50):
         with db.write(f"scope {os.getpid()}") as tx:
             Outbox.put(tx, "a", f"{os.getpid()} {number}".encode())
@@ -120,7 +120,7 @@ async def test_a_reader_is_woken_by_other_processes_and_sees_each_ones_order(add
     reader.cancel()
     await asyncio.gather(reader, return_exceptions=True)
     for writer in writers:
-        await asyncio.to_thread(writer.join, 30)
+        await asyncio.to_thread(writer.join, 100)
     numbers = [int(line.split()[0].removeprefix("a/")) for line in receiver.got]
     assert numbers == list(range(1, 201))
     for writer in writers:

@@ -18,6 +18,7 @@ import pytest
 
 from tests.databases import await_change, close_databases, open_database
 from tests.descriptors import many_open
+from tests.patience import patient
 from tests.postgres import PostgresProcess
 from toolcrib.errors import StateUnavailable
 from toolcrib.state import Database
@@ -61,7 +62,7 @@ def test_after_a_restart_of_the_server_everything_goes_on(
     postgres.start()
     note(other, "b")
     assert notes(db) == ["a", "b"]
-    end = time.monotonic() + 30
+    end = time.monotonic() + patient(30)
     while db.version == version:  # The listener is back too.
         assert time.monotonic() < end
     held = False
@@ -90,7 +91,7 @@ def test_an_empty_server_in_place_of_the_one_before_gets_the_tables(
     version = db.version
     note(opened(url), "c")
     await_change(db, version)  # The listener has found the new schema.
-    end = time.monotonic() + 30
+    end = time.monotonic() + patient(30)
     renewed = False
     while not renewed:  # It writes the name of this process there at its next renewal.
         assert time.monotonic() < end
@@ -117,7 +118,7 @@ def test_a_restart_within_a_transaction_keeps_nothing_of_it(url: str, postgres: 
 def test_databases_that_are_opened_at_once_in_a_new_schema_make_it_once(postgres: PostgresProcess) -> None:
     def open_one(name: str) -> list[tuple[int]]:
         table = f"CREATE TABLE {name} (n INTEGER)"
-        together.wait(30)
+        together.wait(patient(30))
         return open_database(url, name, (table,)).rows(f"SELECT n FROM {name}")
 
     names = ("one", "two", "three", "four")
@@ -159,13 +160,13 @@ def test_more_threads_than_connections_wait_for_one(url: str) -> None:
     def hold(number: int) -> None:
         with db.write(f"scope {number}") as tx:
             tx.insert("note", {"name": f"{number:02}"})
-            together.wait(30)
+            together.wait(patient(30))
 
     threads = [threading.Thread(target=hold, args=(number,)) for number in range(24)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(patient(60))
     assert len(notes(db)) == 24
 
 
@@ -187,9 +188,7 @@ def test_without_the_extra_the_line_that_installs_it_is_given(tmp_path: Path) ->
     (tmp_path / "psycopg.py").write_text("raise ImportError")
     code = "from toolcrib.state.drivers.postgres import PostgresServer; PostgresServer('postgresql:///x')"
     env = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False, timeout=60
-    )
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
     assert "needs the extra `postgres`" in done.stderr
 
 

@@ -101,8 +101,9 @@ async def test_an_attempt_has_an_outcome_or_times_out() -> None:
         await asyncio.sleep(seconds)
         return "done"
 
-    ctx = attempt_of(tool, timeout_ms=20)
+    ctx = attempt_of(tool, timeout_ms=60_000)
     assert await run_attempt(ctx, ctx, Retry(max_attempts=2)) == Outcome("done")
+    ctx = attempt_of(tool, timeout_ms=20)
     ctx.arguments = {"seconds": 60}
     decision = await run_attempt(ctx, ctx, Retry(max_attempts=2))
     assert isinstance(decision, Fail)
@@ -129,6 +130,19 @@ async def test_a_report_puts_off_the_idle_limit_but_not_the_absolute_one() -> No
         decision = await run_attempt(ctx, ctx, Retry())
         assert isinstance(decision, Fail)
         assert (decision.error.code, decision.error.details["limit"]) == ("timed_out", limit)
+
+
+async def test_what_is_reported_at_the_end_does_not_change_the_limit_that_is_named() -> None:
+    async def tool(context: Context) -> None:
+        try:
+            await asyncio.sleep(600)
+        finally:
+            context.progress(1)
+
+    ctx = attempt_of(tool, timeout_ms=60_000, idle_ms=20)
+    decision = await run_attempt(ctx, ctx, Retry())
+    assert isinstance(decision, Fail)
+    assert decision.error.details["limit"] == "limits.idle_ms"
 
 
 def test_a_base_is_doubled_and_chance_spreads_the_delay_from_nothing_to_all_of_it() -> None:

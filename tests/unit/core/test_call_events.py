@@ -9,6 +9,7 @@ from contextlib import aclosing
 
 import pytest
 
+from tests.patience import patient
 from toolcrib import Context, Result, Toolset
 from toolcrib.core.controls import Controls, Proceed
 from toolcrib.errors import RetryableError
@@ -183,7 +184,7 @@ async def test_calls_of_another_event_loop_are_heard_too(tools: Toolset) -> None
     events = tools.subscribe()
     thread = threading.Thread(target=lambda: tools.call_sync("work", {"steps": 1}))
     thread.start()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(patient(20)):
         assert [(await anext(events)).kind for _ in range(3)] == ["started", "progress", "ended"]
     thread.join()
     events.close()
@@ -267,7 +268,7 @@ async def test_a_thread_that_outlives_its_call_is_not_heard_any_more(tools: Tool
     ended, done = threading.Event(), threading.Event()
 
     def hang(ctx: Context) -> None:
-        ended.wait(30)
+        ended.wait(100)
         ctx.chunk("late")
         ctx.progress(1)
         done.set()
@@ -278,7 +279,7 @@ async def test_a_thread_that_outlives_its_call_is_not_heard_any_more(tools: Tool
     result = await tools.call("hang", on_event=heard.append)
     assert result.error is not None
     ended.set()
-    assert await asyncio.to_thread(done.wait, 30)
+    assert await asyncio.to_thread(done.wait, 100)
     await asyncio.sleep(0)
     events.close()
     assert kinds(heard) == kinds([event async for event in events]) == ["started", "ended"]

@@ -28,7 +28,7 @@ async def test_a_project_that_takes_a_toolset_keeps_the_rules_it_has() -> None:
 
         return wrap
 
-    tools, strict = Toolset(), Toolset(safe_retry=Retry(max_attempts=1), timeout_ms=900)
+    tools, strict = Toolset(), Toolset(safe_retry=Retry(max_attempts=1), timeout_ms=90_000)
     for one in (tools, strict):
         one.use(named("own"))
         one.register(add, idempotent=True)
@@ -37,7 +37,7 @@ async def test_a_project_that_takes_a_toolset_keeps_the_rules_it_has() -> None:
             Controls(require=(_only_small,)),
             [as_middleware(named("project"))],
             safe_retry=Retry(max_attempts=3),
-            timeout_ms=1_000,
+            timeout_ms=100_000,
             missing=lambda _: None,
             lenient=True,
         )
@@ -45,8 +45,8 @@ async def test_a_project_that_takes_a_toolset_keeps_the_rules_it_has() -> None:
     assert (await tools.call("add", {"a": "1"})).value == 2, "the project reads almost right arguments"
     assert order == ["project", "own"]
     assert (await tools.call("add", {"a": 10})).error is not None
-    assert [tools.bound(name).timeout_ms for name in ("add", "quick", "late")] == [1_000, 5, 1_000]
-    assert [strict.bound(name).timeout_ms for name in ("add", "late")] == [900, 900]
+    assert [tools.bound(name).timeout_ms for name in ("add", "quick", "late")] == [100_000, 5, 100_000]
+    assert [strict.bound(name).timeout_ms for name in ("add", "late")] == [90_000, 90_000]
     assert (tools.bound("add").retry.max_attempts, strict.bound("add").retry.max_attempts) == (3, 1)
 
 

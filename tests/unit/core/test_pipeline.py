@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.patience import patient
 from toolcrib import (
     Context,
     Result,
@@ -324,7 +325,6 @@ async def test_the_smallest_limit_applies_and_is_named(
 ) -> None:
     tools = Toolset(timeout_ms=toolset_ms)
     tools.register("sleeper", sleeper, timeout_ms=tool_ms)
-    started = time.perf_counter()
     result = await tools.call("sleeper", timeout_ms=call_ms)
 
     error = error_of(result)
@@ -332,7 +332,6 @@ async def test_the_smallest_limit_applies_and_is_named(
     assert error.details == {"limit_ms": limit, "limit": source}
     assert error.message == f"sleeper took longer than {limit} ms ({source})"
     assert error.retryable
-    assert time.perf_counter() - started < 5
     assert result.attempts == 1
 
 
@@ -344,24 +343,25 @@ async def test_a_timeout_is_retried_if_the_tool_says_so() -> None:
 
 
 async def test_waiting_between_attempts_does_not_count() -> None:
-    clock = FakeClock()
-    tools = Toolset()
-    tried: list[float] = []
+    tools, began = Toolset(), time.perf_counter()
+    more: list[float] = []
+    """Seconds that an attempt has left beyond what it would have if only the waits did not count."""
 
     async def tool(ctx: Context) -> str:
-        tried.append(ctx.remaining)
-        await asyncio.sleep(0.2)
-        if len(tried) < 4:
-            raise ToolSnooze(0.4) if len(tried) % 2 else OSError
+        left = ctx.remaining
+        assert left <= 60
+        more.append(left - (60 - (time.perf_counter() - began - 0.1 * len(more))))
+        await asyncio.sleep(0)
+        if len(more) < 4:
+            raise ToolSnooze(0.1) if len(more) % 2 else OSError
         return "done"
 
-    tools.register("tool", tool, timeout_ms=1000, retry=Retry(max_attempts=4, backoff_ms=400))
+    tools.register("tool", tool, timeout_ms=60_000, retry=Retry(max_attempts=4, backoff_ms=100))
     result = await tools.call("tool")
 
     assert result.value == "done"
-    assert result.duration_ms > 1900
-    assert all(0.5 < remaining <= 1 for remaining in tried)
-    assert clock.slept == []
+    assert result.duration_ms > 290
+    assert min(more) >= 0
 
 
 @pytest.mark.parametrize("then", ["returns", "raises", "raises cancelled"])
@@ -422,21 +422,16 @@ async def test_an_outer_timeout_passes_through() -> None:
 
 
 async def test_a_thousand_calls_side_by_side() -> None:
-    tools, at_once, most = Toolset(), 0, 0
+    tools, all_of_them = Toolset(), asyncio.Barrier(1_000)
 
     @tools.tool
     async def work(n: int) -> int:
-        nonlocal at_once, most
-        at_once += 1
-        most = max(most, at_once)
-        await asyncio.sleep(0.01)
-        at_once -= 1
+        await all_of_them.wait()
         return n
 
     results = await asyncio.gather(*(tools.call("work", {"n": n}) for n in range(1_000)))
 
     assert [result.value for result in results] == list(range(1_000))
-    assert most == 1_000
 
 
 async def waits_on_and_on() -> None:
@@ -468,7 +463,7 @@ async def test_a_tool_that_keeps_waiting_after_its_time_is_closed(
     tool: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("toolcrib.core.deadline.CLEAN_UP_S", 0.05)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(patient(20)):
         result = await run(tool, timeout_ms=10)
 
     assert error_of(result).code == "timed_out"
@@ -478,7 +473,8 @@ async def test_a_tool_that_keeps_waiting_after_its_time_is_closed(
     await asyncio.sleep(0.1)  # Nothing is left that would cancel this.
 
 
-async def test_a_tool_may_clean_up_when_its_time_is_up() -> None:
+async def test_a_tool_may_clean_up_when_its_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("toolcrib.core.deadline.CLEAN_UP_S", 60)
     cleaned = []
 
     async def tool() -> None:

@@ -181,13 +181,13 @@ def test_a_bad_definition_fails_where_it_is_written(function: Any, options: Any,
 
 async def test_the_limits_of_a_function() -> None:
     tools = Toolset()
-    limits = Limits(timeout_ms=900, output_bytes=10, calls_per_minute=2)
-    tools.register(add, limits=limits, idle_ms=500)
+    limits = Limits(timeout_ms=90_000, output_bytes=10, calls_per_minute=2)
+    tools.register(add, limits=limits, idle_ms=50_000)
     tools.register("other", add)
 
-    assert tools.get("add").limits == dataclasses.replace(limits, idle_ms=500)
+    assert tools.get("add").limits == dataclasses.replace(limits, idle_ms=50_000)
     bound = tools.bound("add")
-    assert (bound.timeout_ms, bound.idle_ms, bound.text_limit) == (900, 500, 10)
+    assert (bound.timeout_ms, bound.idle_ms, bound.text_limit) == (90_000, 50_000, 10)
     results = [await tools.call("add", {"a": 1}) for _ in range(3)]
     # A part of the toolset counts the same calls.
     results.append(await tools.filter("add").call("add", {"a": 1}))
@@ -561,16 +561,16 @@ async def test_a_tool_of_another_kind_is_bound_and_added() -> None:
         made.append(1)
         return Echo()
 
-    tools = Toolset(timeout_ms=1_000)
-    tool = Tool("echo", "Echo", "command", {"type": "object"}, CommandExec("echo", timeout_ms=500))
-    bound: Bound = BoundTool(tool, make, timeout_ms=1_000)
+    tools = Toolset(timeout_ms=100_000)
+    tool = Tool("echo", "Echo", "command", {"type": "object"}, CommandExec("echo", timeout_ms=50_000))
+    bound: Bound = BoundTool(tool, make, timeout_ms=100_000)
     tools.add(bound)
     with pytest.raises(ConflictError):
         tools.add(bound)
 
     assert made == []
-    assert await tools.execute("echo", {"a": 1}) == [{"a": 1}, 500]
-    assert await tools.execute("echo") == [{}, 500]
+    assert await tools.execute("echo", {"a": 1}) == [{"a": 1}, 50_000]
+    assert await tools.execute("echo") == [{}, 50_000]
     assert made == [1]
 
 

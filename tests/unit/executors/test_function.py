@@ -102,19 +102,13 @@ async def test_a_blocking_tool_never_blocks_the_loop() -> None:
     tools = Toolset()
 
     @tools.tool
-    def block() -> str:
-        time.sleep(0.2)
-        return "done"
+    def block() -> bool:
+        return go.wait(100)
 
-    call = asyncio.create_task(tools.execute("block"))
-    longest, last = 0.0, time.perf_counter()
-    while not call.done():
-        await asyncio.sleep(0.001)
-        now = time.perf_counter()
-        longest, last = max(longest, now - last), now
-
-    assert call.result() == "done"
-    assert longest < 0.15
+    go, call = threading.Event(), asyncio.create_task(tools.execute("block"))
+    await asyncio.sleep(0.05)
+    go.set()
+    assert await call
 
 
 async def test_context_variables_reach_the_thread() -> None:
@@ -164,7 +158,7 @@ async def test_a_hanging_tool_times_out_and_blocks_nobody(gate: threading.Event)
 
     @tools.tool("hang", timeout_ms=30)
     def hang() -> None:
-        gate.wait(30)
+        gate.wait(100)
 
     @tools.tool
     def quick() -> int:
@@ -215,7 +209,7 @@ async def test_a_cancelled_call_leaves_its_thread_unheard(gate: threading.Event)
 
     @tools.tool
     def hang() -> None:
-        gate.wait(30)
+        gate.wait(100)
         raise SystemExit(7)
 
     call = asyncio.create_task(tools.call("hang"))
@@ -235,16 +229,14 @@ tools = Toolset(timeout_ms=50)
 
 @tools.tool
 def hang() -> None:
-    time.sleep(60)
+    time.sleep(6000)
 
 print(asyncio.run(tools.call("hang")).error.code)
 """
 
 
 def test_a_hanging_tool_does_not_hold_up_the_interpreters_end() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", HANGING], check=True, capture_output=True, text=True, timeout=30
-    )
+    done = subprocess.run([sys.executable, "-c", HANGING], check=True, capture_output=True, text=True)
 
     assert done.stdout.strip() == "timed_out"
 
@@ -252,7 +244,7 @@ def test_a_hanging_tool_does_not_hold_up_the_interpreters_end() -> None:
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_forked_child_has_threads_of_its_own() -> None:
     async def ask() -> int:
-        found: int = await asyncio.wait_for(run_in_thread(lambda: 42), 30)
+        found: int = await asyncio.wait_for(run_in_thread(lambda: 42), 100)
         return found
 
     assert asyncio.run(ask()) == 42

@@ -74,7 +74,7 @@ async def test_the_second_holds_until_the_first_has_ended(calls: RecordedCalls) 
 
 async def test_one_of_those_who_hold_runs_when_the_first_never_did(calls: RecordedCalls) -> None:
     calls.begin("k", **CALL)
-    held = [asyncio.create_task(calls.wait("k", timeout_s=3, **CALL)) for _ in range(3)]
+    held = [asyncio.create_task(calls.wait("k", timeout_s=60, **CALL)) for _ in range(3)]
     await asyncio.sleep(0)
     calls.abandon("k", "a")
     done, waiting = await asyncio.wait(held, return_when=asyncio.FIRST_COMPLETED)
@@ -117,7 +117,7 @@ def test_a_call_that_may_be_repeated_is_taken_over(calls: RecordedCalls, address
 
 async def test_who_holds_hears_that_the_process_died(calls: RecordedCalls, address: Address) -> None:
     calls.begin("k", **CALL)
-    held = asyncio.create_task(calls.wait("k", timeout_s=4, **CALL))
+    held = asyncio.create_task(calls.wait("k", timeout_s=60, **CALL))
     await asyncio.sleep(0)
     _die(address)
     with pytest.raises(IdempotencyConflict, match="outcome is unknown"):

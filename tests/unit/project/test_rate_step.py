@@ -19,7 +19,7 @@ async def test_a_lease_that_comes_after_the_call_was_cancelled_is_released() -> 
 
     def acquire(*_: Any, **__: Any) -> Any:
         asked.set()
-        go_on.wait(30)
+        go_on.wait(100)
         return SimpleNamespace(release=released.set)
 
     async def proceed(_: Context) -> Result:
@@ -29,10 +29,10 @@ async def test_a_lease_that_comes_after_the_call_was_cancelled_is_released() -> 
     ctx = Context("limited", {})
     ctx.bound = SimpleNamespace(is_rated=True, limits=Limits(concurrent_calls=1))  # type: ignore[assignment]
     call = asyncio.ensure_future(RateStep(store, Limits())(proceed)(ctx))
-    assert await asyncio.to_thread(asked.wait, 30)
+    assert await asyncio.to_thread(asked.wait, 100)
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
     assert not released.is_set()
     go_on.set()
-    assert await asyncio.to_thread(released.wait, 30)
+    assert await asyncio.to_thread(released.wait, 100)

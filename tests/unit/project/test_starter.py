@@ -55,7 +55,6 @@ def test_the_settings_in_comments_are_settings(tmp_path: Path) -> None:
             at = at[part]
 
 
-@pytest.mark.timeout(20)
 def test_lint_says_nothing_of_the_examples(tmp_path: Path) -> None:
     make(tmp_path, examples=True)
     found = lint_tree(find(tmp_path).tools)
@@ -91,7 +90,6 @@ def test_a_scan_that_fails_does_not_say_that_it_is_complete(
         env={"PATH": os.environ["PATH"], "TMPDIR": str(tmp_path)},
         capture_output=True,
         text=True,
-        timeout=30,
         check=False,
     )
     assert done.returncode == code, done.stderr

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
+from tests.patience import patient
 from toolcrib.runs import Delivery, EmbeddedDispatcher, Take
 from toolcrib.runs.serving import Work
 from toolcrib.state import PROJECT, SqliteDatabase, Transaction
@@ -50,7 +51,7 @@ async def test_a_worker_of_one_call_that_was_filled_during_a_look_takes_what_com
             elsewhere.send(tx, Delivery(entry, key))
 
     async def until(keys: list[str]) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(patient(20)):
             while done != keys:
                 changed.clear()
                 await changed.wait()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import patient
 from toolcrib.runs import ClaimedCall
 from toolcrib.runs.ending import Done, Lost
 from toolcrib.runs.processes.executors import Executors
@@ -74,7 +75,7 @@ async def test_a_call_cancelled_twice_costs_no_process(tmp_path: Path) -> None:
     await executors.start()
     try:
         run = asyncio.create_task(executors.run(claim("stubborn")))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(patient(20)):
             while not begun.exists():  # noqa: ASYNC110 - another process makes it
                 await asyncio.sleep(0.01)
         # As by a person, and then by the worker, which no longer has the lease.
@@ -83,7 +84,7 @@ async def test_a_call_cancelled_twice_costs_no_process(tmp_path: Path) -> None:
             await asyncio.sleep(0)
         with pytest.raises(asyncio.CancelledError):
             await run
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(patient(20)):
             assert await executors.run(claim("quick")) == Done(b"{}")
     finally:
         await executors.close()

@@ -33,7 +33,7 @@ async def test_questions_that_nobody_answers_take_no_memory() -> None:
         assert tracemalloc.get_traced_memory()[0] < 500_000
     finally:
         tracemalloc.stop()
-        await asyncio.wait_for(page.close(), 30)
+        await asyncio.wait_for(page.close(), 100)
 
 
 class SlowApprover(Approver):

@@ -66,7 +66,7 @@ class Client:
         self.send({"jsonrpc": "2.0", "method": method, "params": params or {}})
 
     async def next(self) -> Message:
-        message: Message = await asyncio.wait_for(self.lines.get(), 30)
+        message: Message = await asyncio.wait_for(self.lines.get(), 100)
         return message
 
     async def ask(self, method: str, params: Message | None = None) -> Message:

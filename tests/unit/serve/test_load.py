@@ -49,9 +49,9 @@ async def test_more_connections_are_no_more_room(limit: dict[str, Any]) -> None:
     waiting.append(call("other"))
     opened.set()
     for lines in waiting:
-        assert "result" in await asyncio.wait_for(lines.get(), 30)
+        assert "result" in await asyncio.wait_for(lines.get(), 100)
     await asyncio.sleep(0)  # A call counts until its task has ended, which is after its answer.
-    assert "result" in await asyncio.wait_for(call("greedy").get(), 30)
+    assert "result" in await asyncio.wait_for(call("greedy").get(), 100)
 
 
 async def test_stateless_callers_of_one_connection_do_not_keep_each_other_out() -> None:

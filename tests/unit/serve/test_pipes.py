@@ -5,25 +5,18 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
+from tests.patience import wait_for
 from toolcrib.serve.mcp.pipes import LineReader, LineWriter
 
 
-def poll(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline, "it never came true"
-        time.sleep(0.001)
-
-
 async def until(condition: Callable[[], bool]) -> None:
-    await asyncio.to_thread(poll, condition)
+    await asyncio.to_thread(wait_for, condition, "what is waited for", pause_s=0.001)
 
 
 class Recorder:
@@ -150,7 +143,7 @@ async def test_a_client_that_does_not_read_stops_nothing_and_gets_all_later() ->
                 taken += os.read(read, 1 << 20)
             await asyncio.sleep(0)
         assert taken.splitlines() == lines
-        await writer.flush(1)
+        await writer.flush(60)
         assert pressure == [True, False]
         assert not writer.congested
         writer.close()
@@ -180,7 +173,7 @@ async def test_a_client_that_has_gone_is_reported_once(full: bool) -> None:
         writer.write(b"one")
         await until(lambda: broken == [True])
         writer.write(b"two")
-        await writer.flush(1)
+        await writer.flush(60)
         writer.close()
         assert broken == [True]
 

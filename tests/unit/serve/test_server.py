@@ -51,7 +51,7 @@ async def test_a_connection_without_a_whole_head_is_closed() -> None:
 
 async def test_half_a_head_does_not_end_the_answer_before_it() -> None:
     release, entered = asyncio.Event(), asyncio.Event()
-    async with served(0.05, release, entered) as port:
+    async with served(2, release, entered) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(GET + b"\r\n")
         await entered.wait()
@@ -127,7 +127,7 @@ async def test_a_head_after_a_body_that_came_too_late_has_its_limits_too() -> No
 async def test_the_rest_of_a_body_is_not_taken_for_ever() -> None:
     release = asyncio.Event()
     release.set()
-    async with served(0.1, release) as port:
+    async with served(1, release) as port:
         for sent in (b"1", b"12345" + GET):
             reader, writer = await answered_early(port)
             writer.write(sent)

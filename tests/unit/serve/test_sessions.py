@@ -32,7 +32,7 @@ async def test_a_client_whose_sessions_are_all_in_use_keeps_no_other_out() -> No
     other = begin("token:other")
     assert sessions.find(other.id, other.client) is other
     assert sessions.find(greedy[0].id, greedy[0].client) is None
-    await asyncio.wait_for(sessions.close(), 30)
+    await asyncio.wait_for(sessions.close(), 100)
 
 
 async def test_streams_that_nobody_reads_take_bounded_memory() -> None:

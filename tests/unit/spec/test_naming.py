@@ -44,9 +44,9 @@ def test_a_pattern_without_stars_is_the_name_itself(name: str) -> None:
 
 
 def test_a_pattern_of_many_stars_costs_little() -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     assert not fits("a*" * 100 + "b", "a" * 5_000)
-    assert time.perf_counter() - started < 30
+    assert time.process_time() - started < 30
 
 
 def test_a_tokens_filter_goes_by_the_same_patterns() -> None:

@@ -48,7 +48,7 @@ async def test_what_is_there_already_is_given_at_once(notes: Notes) -> None:
 
 
 async def test_hundreds_who_wait_are_one_look_not_hundreds(notes: Notes) -> None:
-    waiting = [asyncio.create_task(notes.watch.wait(f"n{number}", 4)) for number in range(300)]
+    waiting = [asyncio.create_task(notes.watch.wait(f"n{number}", 60)) for number in range(300)]
     await asyncio.sleep(0)
     before = notes.looks
     for number in range(300):
@@ -74,16 +74,16 @@ def test_two_event_loops_wait_for_the_same(notes: Notes) -> None:
     async def wait() -> None:
         waiting = asyncio.create_task(notes.watch.wait("a", 30))
         await asyncio.sleep(0)
-        ready.wait(30)
+        ready.wait(100)
         found.append(await waiting)
 
     threads = [threading.Thread(target=lambda: asyncio.run(wait())) for _ in range(2)]
     for thread in threads:
         thread.start()
-    ready.wait(30)
+    ready.wait(100)
     notes.write("a")
     for thread in threads:
-        thread.join(30)
+        thread.join(100)
     assert found == ["A", "A"]
 
 

@@ -51,7 +51,10 @@ function Questions() {
       <Choice
         label={t("run.new.what")}
         value={what}
-        change={setChosen}
+        change={(name) => {
+          setChosen(name);
+          setInputs({});
+        }}
         of={[...agents.map(({ name }) => name), ...workflows.map(({ name }) => WORKFLOW + name)]}
       />
       {about !== undefined && about !== "" && <p className="muted">{about}</p>}

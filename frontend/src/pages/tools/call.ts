@@ -41,8 +41,8 @@ export async function follow(
       const answer = await send(`/tools/calls/${begun.callId}/events`, { headers });
       if (!answer.ok) throw errorOf(await answer.json(), answer.status);
       for await (const { id, event, data: sent } of eventsOf(answer)) {
-        last = id;
         if (event !== "result") {
+          last = id;
           onEvent({ kind: event, data: JSON.parse(sent) as Schemas["EventData"] });
           continue;
         }

@@ -19,6 +19,7 @@ from toolcrib.errors import (
     CapabilityMissing,
     DeniedError,
     InputRequired,
+    PermissionDenied,
     ToolcribError,
     ToolFailed,
     ToolUnavailable,
@@ -450,8 +451,9 @@ class McpServer:
             async with self._callers.connection(shared, ctx, relay) as up:
                 return await self._call_by(up, relay, tool, arguments, ctx)
         finally:
-            ctx.created += shared.link.created()
             shared.calls -= 1
+            with suppress(PermissionDenied):  # As after a command.
+                ctx.created += shared.link.created()
             if self._renewing and not shared.calls:
                 shared.link.closed.set()
 

@@ -122,7 +122,6 @@ class KeyringSecrets(_CachedSource):
     def store(self, name: str, value: str | None) -> None:
         """Keep a value in the keyring; None removes it. Raises UnreadableError."""
         require_length((value or "").encode())
-        self._known.pop(name, None)
         try:
             import keyring
         except ImportError:
@@ -136,6 +135,8 @@ class KeyringSecrets(_CachedSource):
         except Exception as error:  # As above.
             reason = f"the keyring failed with {type(error).__name__}"
             raise UnreadableError(reason, "Unlock the keyring, and see `keyring diagnose`.") from None
+        finally:
+            self._known.pop(name, None)  # Last, because another thread may have asked meanwhile.
 
     def _store_by_secret_tool(self, name: str, value: str | None) -> None:
         entry = ["service", self.service, "username", name]

@@ -21,8 +21,8 @@ from toolcrib.state import VAULT_TRUST, Database, SqliteDatabase, Vault
 SETTINGS, POLICY = "settings", "policy"
 """Subjects of which a project has one each."""
 _KEPT = 50
-_LOOK_S = 0.2
 """Rows in force of one subject; the newest are kept."""
+_LOOK_S = 0.2
 _COLUMNS = "subject, bundle, digest, source, shown, trusted_by, trusted_at, channel, until"
 _IN_FORCE = "(until IS NULL OR until > ?)"
 _LAST = f"SELECT {_COLUMNS} FROM trusted WHERE subject = ? AND bundle = ? AND {_IN_FORCE} ORDER BY id DESC"

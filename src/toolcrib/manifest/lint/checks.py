@@ -252,7 +252,7 @@ def absent(tool: Tool, document: Document) -> Iterator[Diagnostic]:
 
 def _code(tool: Tool, document: Document, root: str) -> Iterator[Diagnostic]:
     """Check `files`, and that a person can know which files are the tool's code."""
-    from toolcrib.manifest.code import code_of, named_by
+    from toolcrib.manifest.code import code_of, named_by, own_folder
     from toolcrib.sandbox.files.paths import Paths, within
 
     paths = Paths()
@@ -270,8 +270,9 @@ def _code(tool: Tool, document: Document, root: str) -> Iterator[Diagnostic]:
         if "most" in error.details:
             at: KeyPath = ("files",) if tool.files else ("exec",)
             yield document.diagnostic("files", error.message, at, key=True, hint=error.hint)
-    start = kind_of(tool).starts(tool.config)
-    for kind, path, _ in named_by(start, root, tool.permissions.write, paths) if not tool.files else ():
+    start, own = kind_of(tool).starts(tool.config), own_folder(tool, paths)
+    named = () if tool.files else named_by(start, root, tool.permissions.write, paths, own)
+    for kind, path, _ in named:
         if kind in ("script", "module") and os.path.dirname(path) == root:
             name = os.path.basename(path)
             message = f"{quoted(name)} is in the project's root, so of its code only this file is checked"

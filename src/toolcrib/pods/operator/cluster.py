@@ -109,10 +109,12 @@ class Cluster:
         kept = {404: missing, 409: conflict, 400: wrong}
         data = None if body is None else orjson.dumps(body)
         headers = {"content-type": _MERGE if method == "PATCH" else "application/json"}
+        session = self._session
         status, text = await self._answer(method, url, data, headers)
         if status == 401:  # The token of a service account is a new one each hour.
-            await self.aclose()
-            self._log_in()
+            if session is not None and self._session is session:  # Nobody else has done it meanwhile.
+                self._log_in()
+                await session.close()
             status, text = await self._answer(method, url, data, headers)
         if status < 300:
             return text

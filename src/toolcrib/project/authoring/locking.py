@@ -41,7 +41,9 @@ def _now(project: Project) -> Lock:
 
 def _differences(lock: Lock, now: Lock) -> list[str]:
     # Servers list their tools only once they run: their pins count then.
-    found = [str(one) for one in Lock(lock.tools, {}, lock.started).drift(Lock(now.tools, {}, now.started))]
+    found = [
+        str(one) for one in Lock(lock.tools, started=lock.started).drift(Lock(now.tools, started=now.started))
+    ]
     return found if lock.settings == now.settings else [*found, "settings: config.yml or .mcp.json"]
 
 

@@ -72,8 +72,6 @@ class ProjectCatalog:
         steps.count = self._count
         self._ids: dict[str, tuple[Tool, str]] = {}
         self._followed = 0
-        self.hidden: frozenset[str] = frozenset()
-        """Names of tools that are of no source and in no list of the catalogue, as those that list others."""
         self.servers: Servers | None = None
         """The MCP servers that the project names; None if it names none."""
         self._hot_reload: HotReload | None = None
@@ -90,7 +88,7 @@ class ProjectCatalog:
 
         return Sources(
             self._setup, self.registry, self.toolset, self.builtins, self.servers,
-            self._steps.store.switches, lambda: self.hidden,
+            self._steps.store.switches,
         )  # fmt: skip
 
     def _parts(self) -> Parts:
@@ -135,7 +133,7 @@ class ProjectCatalog:
 
     def _count(self, ctx: Context, result: Result) -> None:
         """Count a call of a tool that ran: what was refused is not one of the tool."""
-        if not ctx.started or ctx.tool in self.hidden:
+        if not ctx.started or ctx.tool in self._steps.store.switches.exempt:
             return
         tool = ctx.bound.tool
         if tool.bundle == DRAFTS:
@@ -199,10 +197,10 @@ class ProjectCatalog:
             self.servers.reread()
         self._follow()
         names = self.toolset.names
-        if rows := self._steps.store.switches.look():
-            off = {bundle for (bundle, tool), enabled in rows.items() if not tool and not enabled}
-            alone = {tool for (_, tool), enabled in rows.items() if not enabled}
-            names = [one for one in names if one not in alone and self.sources.bundle_of(one) not in off]
+        switches, bundle_of = self._steps.store.switches, self.sources.bundle_of
+        if switches.look():
+            # A full name with a slash is that of a record.
+            names = [one for one in names if "/" in one or switches.is_on(bundle_of(one), one)]
         if self._hot_reload is not None:  # A tool that came later has the position of a new start.
             self._external.sort(names)
         return names

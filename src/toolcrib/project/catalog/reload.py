@@ -86,15 +86,16 @@ class HotReload:
                 _log.exception("a change on disk could not be taken up")
 
     async def _run_trust(self) -> None:
-        try:
-            seen = self._trusted()
-            while True:
-                await asyncio.sleep(_TRUST_S)
+        seen: object = None
+        while True:
+            try:
                 if (now := self._trusted()) != seen:
-                    seen = now
-                    self._renew()
-        except Exception:
-            _log.exception("the list no longer follows what is trusted elsewhere; calls do")
+                    seen, before = now, seen
+                    if before is not None:
+                        self._renew()
+            except Exception:  # As in `_run`.
+                _log.exception("what is trusted elsewhere could not be taken up")
+            await asyncio.sleep(_TRUST_S)
 
     async def _take(self, touched: set[str]) -> None:
         """Read again what may have changed, and put it into effect."""

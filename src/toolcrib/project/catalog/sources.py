@@ -6,7 +6,7 @@ import hashlib
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -119,7 +119,7 @@ class ProjectSource:
 
 
 class Sources:
-    """All sources of one project. `hidden` returns names that are of no source, as of tools that list others.
+    """All sources of one project.
 
     Of a manifest that was not built yet only what the cache keeps of it is looked at.
     """
@@ -132,9 +132,8 @@ class Sources:
         builtins: Builtins,
         servers: Servers | None,
         switches: Switches,
-        hidden: Callable[[], Container[str]],
     ) -> None:
-        self.setup, self.switches, self._hidden = setup, switches, hidden
+        self.setup, self.switches = setup, switches
         self._registry, self._toolset, self._builtins, self._servers = registry, toolset, builtins, servers
         place, in_file = setup.place, setup.named_servers.shared or ()
         self.builtin = ProjectSource(self, "builtin", BUILTIN_BUNDLE, _PACKAGE / "names.py")
@@ -192,7 +191,7 @@ class Sources:
         facts = self._registry.facts
         for name in self._toolset.names:
             # A full name with a slash is that of a record.
-            if name not in self._hidden() and "/" not in name:
+            if name not in self.switches.exempt and "/" not in name:
                 bundle = self.own.name if name in facts else self.bundle_of(name)
                 names.setdefault(bundle, []).append(name)
         names[BUILTIN_BUNDLE] = list(NAMES)

@@ -304,9 +304,9 @@ class StoredTools:
         name = self.full_name(listed)
         if name in self._bound:
             return
+        record = self.store.tool(listed.bundle, listed.slug, listed.version)
         self._bound[name] = listed
         self._broken.pop(name, None)
-        record = self.store.tool(listed.bundle, listed.slug, listed.version)
         tool, document, found = tool_of(record, self._names[listed.bundle])
         if tool is None or document is None:
             self._registry.set_external_findings(f"store/{name}", found, {name: found})

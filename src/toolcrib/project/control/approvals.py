@@ -230,13 +230,7 @@ class ApprovalService:
         if edited == approval.arguments:
             edited = None
         done = self.approvals.approve(id, by, scope, edited, note, until, seal=seal)
-        try:
-            self._record("TOOL_APPROVED", done, approver=by, channel=channel, scope=scope, note=note)
-            if tool is not None and done.rule == TRUST and done.scope == "rule":
-                self._trust.trust(tool, done.decided_by or "", done.tool_digest, channel=channel)
-        except ToolcribError:
-            self.approvals.void(id)  # A decision that cannot be written down does not count.
-            raise
+        self._note_approved(done, by, channel, scope=scope, note=note, tool=tool)
         self._wake()
         return self._sheet(done, tool)
 
@@ -296,9 +290,19 @@ class ApprovalService:
                 self.void(one.id)
                 continue
             with suppress(ConflictError, NotFoundError):  # Another process has decided it meanwhile.
-                self._record("TOOL_APPROVED", one, approver=by, channel=channel, scope="once")
-                self.approvals.approve(one.id, by)
+                self._note_approved(self.approvals.approve(one.id, by), by, channel, scope="once")
         self._wake()
+
+    def _note_approved(
+        self, done: Approval, by: str, channel: str, *, tool: Tool | None = None, **more: Any
+    ) -> None:
+        try:
+            self._record("TOOL_APPROVED", done, approver=by, channel=channel, **more)
+            if tool is not None and done.rule == TRUST and done.scope == "rule":
+                self._trust.trust(tool, done.decided_by or "", done.tool_digest, channel=channel)
+        except ToolcribError:
+            self.approvals.void(done.id)  # A decision that cannot be written down does not count.
+            raise
 
     def refuse(self, id: str, channel: str, why: str) -> None:  # noqa: A002 - the field's name
         """Write down that an answer does not count."""

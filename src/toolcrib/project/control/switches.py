@@ -46,6 +46,8 @@ class Switches:
         self._version: object = None
         self.revision = 0
         """Changes with every switch that this process knows of; `look` first."""
+        self.exempt: frozenset[str] = frozenset()
+        """Names of tools that are of no source, as of those that list others: no switch is theirs."""
 
     def get(self, bundle: str, tool: str = "") -> bool | None:
         """Return how a tool, or a bundle, was switched; None if nobody has done so."""
@@ -54,12 +56,14 @@ class Switches:
     def is_on(self, bundle: str, tool: str) -> bool:
         """Return False if a tool or its bundle was switched off."""
         rows = self.look()
-        return not rows or (rows.get((bundle, tool), True) and rows.get((bundle, ""), True))
+        if not rows or tool in self.exempt:
+            return True
+        return rows.get((bundle, tool), True) and rows.get((bundle, ""), True)
 
     def require_on(self, tool: Tool) -> None:
         """Raise ToolDisabled or BundleDisabled for a tool that was switched off."""
         rows = self.look()
-        if not rows:
+        if not rows or tool.is_stored or tool.name in self.exempt:
             return
         bundle = tool.bundle
         if not rows.get((bundle, ""), True):

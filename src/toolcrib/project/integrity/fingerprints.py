@@ -11,10 +11,8 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from toolcrib.errors import ToolcribError
 from toolcrib.guard import Digests, ToolDigest
 from toolcrib.manifest import Document
-from toolcrib.manifest.kinds import is_function, is_served
 from toolcrib.sandbox.files.paths import Paths
 from toolcrib.spec import ExecConfig, Source, Tool
 from toolcrib.spec.record import record
@@ -30,22 +28,11 @@ class FileUse(ExecConfig):
     provider: str = "scripted"
     """The provider of the model that its conversation is sent to."""
 
-    def reasons(
-        self, find: Callable[[str], Tool], reasons: Callable[[Tool], tuple[str, ...]]
-    ) -> Iterator[str]:
-        """Yield why it needs trust; nothing if it only reads in the project."""
+    def reasons(self) -> Iterator[str]:
+        """Yield why it needs trust, but for the tools that it calls."""
         if self.provider != "scripted":
             yield f"network: the models of {self.provider}"
         yield from (f"run {name}" for name in self.others)
-        for name in self.tools:
-            try:
-                tool = find(name)
-            except ToolcribError:  # It may be one of another program, or be there later.
-                tool = None
-            if tool is None or is_served(tool) or (is_function(tool) and not tool.annotations.read_only):
-                yield f"call {name}, which may do anything"
-            elif found := reasons(tool):
-                yield f"call {name}: {', '.join(found)}"
 
 
 def as_trusted(kind: str, name: str, description: str, document: Document, use: FileUse) -> Tool:

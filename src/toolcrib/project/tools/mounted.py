@@ -70,13 +70,15 @@ class Mounted:
         self._servers = servers
         self.trust = ServerTrust(servers.vault, servers.ledger, spec.name, spec.identity)
         self._version = self.trust.version
-        self.spec = self._with_trust(spec)
+        self._entry = spec
+        self.spec = self._with_trust()
+        """The server with what a person has trusted of it."""
         self.live: dict[str, Definition] = {}
         """The definitions that it offers, or offered last."""
         self.known = False
         """True once it has listed its tools, in this process or an earlier one."""
-        self.left: list[str] = []
-        """Unusable tools, and why."""
+        self._unusable: list[str] = []
+        self._taken: list[str] = []
         self.waiting: dict[str, str] = {}
         """Tool name here to the reason why it waits for trust."""
         self.new: set[str] = set()
@@ -94,14 +96,14 @@ class Mounted:
 
     def list_last(self) -> None:
         """List the tools that it offered when it last ran."""
-        self.left = self.trust.unusable()
+        self._unusable = self.trust.unusable()
         if seen := self.trust.seen():
             self.known = True
             self._mount(seen)
 
     def _offered(self, definitions: list[Definition], left: list[str]) -> None:
         found = {str(one["name"]): masked(one, self._servers.mask) for one in definitions}
-        self.known, self.left = True, left
+        self.known, self._unusable = True, left
         spec = self.spec
         left += [
             f"{name!r}: its entry names this tool, which it does not offer"
@@ -128,11 +130,14 @@ class Mounted:
     def resolved_row(self, missing: Unresolved) -> Trusted:
         """Download what its launcher lacks, without running it, and return the row that remembers it.
 
-        What was downloaded for the server before is removed. Raises ToolUnavailable.
+        Once it is stored, `clear_older` removes what was downloaded before. Raises ToolUnavailable.
         """
         trust, found = self.trust, missing.resolve(self._servers.vault.programs)
-        self.clear(found.folder)
         return trust.row(trust.trusted(), trust.network(), trust.pins(), asdict(found))
+
+    def clear_older(self) -> None:
+        """Remove what was downloaded for it before what the ledger remembers."""
+        self.clear(str((self.trust.resolved() or {}).get("folder", "")))
 
     def clear(self, kept: str = "") -> None:
         """Remove what was downloaded for it, but for the folder `kept`."""
@@ -159,7 +164,7 @@ class Mounted:
         version = self.trust.version
         if version == self._version:
             return
-        self._version, spec = version, self._with_trust(self.spec)
+        self._version, spec = version, self._with_trust()
         if spec != self.spec:
             self.spec = spec
             self.server.renew()
@@ -181,9 +186,9 @@ class Mounted:
             and any(map(takes_address, self.live.values()))
         )
 
-    def _with_trust(self, spec: ServerSpec) -> ServerSpec:
+    def _with_trust(self) -> ServerSpec:
         """Return the server with the hosts that a person has allowed it, and what was downloaded for it."""
-        found, network = self.trust.resolved(), self.trust.network()
+        spec, found, network = self._entry, self.trust.resolved(), self.trust.network()
         spec = replace(spec, resolved=None if found is None else made_of(Resolved, dict(found)))
         if network is None or spec.states_network or not spec.is_local:
             return spec
@@ -231,6 +236,7 @@ class Mounted:
         found = {own: one for own, one in found.items() if self._takes(own)}
         toolset, trusted, owners = self._servers.toolset, self.trust.trusted(), self._servers.owners
         self.live, self.waiting, before, self.new = found, {}, self.new, set()
+        self._taken = []
         names = names_of(self.spec.name, found, prefix=self.spec.prefix)
         for name in set(self.tools.values()) - set(names.values()):
             if self._listed.pop(name, None) is not None:
@@ -245,7 +251,7 @@ class Mounted:
                 toolset.remove(name)
             if (other := toolset.same_name(name)) is not None:
                 named = f"named {other}" if other == name else f"{other}, of the same name for clients,"
-                self.left.append(f"{own!r}: the project has a tool {named} already")
+                self._taken.append(f"{own!r}: the project has a tool {named} already")
                 continue
             make = partial(McpExecutor, tool, self.server, self.require_same)
             toolset.add(BoundTool(tool, make, timeout_ms=self._servers.timeout_ms))
@@ -285,6 +291,11 @@ class Mounted:
     def grants(self) -> list[str]:
         """List in words what its process may use, one line each; nothing of a remote server."""
         return grants_of(self.spec, str(self._servers.root)) if self.spec.is_local else []
+
+    @property
+    def left(self) -> list[str]:
+        """Unusable tools, and why."""
+        return [*self._unusable, *self._taken]
 
     def as_dict(self) -> dict[str, Any]:
         """Return its state as JSON."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+from toolcrib.errors import ToolcribError
 from toolcrib.guard import Ledger, opened
+from toolcrib.manifest.kinds import is_function, is_served, kind_of
 from toolcrib.manifest.touches import effects
 from toolcrib.project.integrity.fingerprints import FileUse
 from toolcrib.spec import Tool
@@ -23,9 +25,14 @@ def subject_of(tool: Tool) -> str:
 
 
 def only_reads(tool: Tool, root: Path) -> list[str] | None:
-    """Return the paths that a tool may read, if that is all that it may do; None for any other tool."""
-    acts = any(effects(tool)) or any(opened(tool, root)) or any(_limits(tool))
+    """Return the paths that a tool may read, if that is all that it may do itself; None for any other."""
+    acts = any(effects(tool)) or any(opened(tool, root)) or any(_limits(tool)) or any(_called(tool))
     return None if acts else list(tool.permissions.read)
+
+
+def _called(tool: Tool) -> list[str]:
+    """Return the names of the tools that it calls, each once."""
+    return list(dict.fromkeys(name for _, name in kind_of(tool).calls(tool.config)))
 
 
 def _limits(tool: Tool) -> Iterator[str]:
@@ -52,14 +59,17 @@ class Reasons:
         known = self._known.get(tool.name)
         # By identity: a tool that was loaded again may have other permissions.
         if known is None or known[0] is not tool:
+            self._known[tool.name] = (tool, ())  # Ends the way through tools that call each other.
             self._known[tool.name] = known = (tool, tuple(self._reasons(tool)))
         return known[1]
 
     def _reasons(self, tool: Tool) -> Iterator[str]:
         if isinstance(tool.config, FileUse):
-            yield from tool.config.reasons(self._find, self.of)
+            yield from tool.config.reasons()
+            yield from self._calls(tool.config.tools)
             return
         yield from effects(tool)
+        yield from self._calls(_called(tool))
         paths = [("read", path) for path in tool.permissions.read]
         paths += [("run", path) for _, path in opened(tool, Path(self._root))]
         yield from (f"{access} {path}" for access, path in paths if not self._inside(path))
@@ -71,6 +81,18 @@ class Reasons:
         last = None if asks else self._ledger.last(*subject)
         if last is not None and "approval" in last.shown.get("parts", ()):
             yield "run without the approval of each call that it needed before"
+
+    def _calls(self, names: Iterable[str]) -> Iterator[str]:
+        """Yield why tools may not be called by what chooses their arguments unseen."""
+        for name in names:
+            try:
+                tool = self._find(name)
+            except ToolcribError:  # It may be one of another program, or be there later.
+                tool = None
+            if tool is None or is_served(tool) or (is_function(tool) and not tool.annotations.read_only):
+                yield f"call {name}, which may do anything"
+            elif found := self.of(tool):
+                yield f"call {name}: {', '.join(found)}"
 
     def of_paths(self, read: tuple[str, ...]) -> list[str]:
         """Return why these paths to read need trust: they lie outside of the project, or are links."""

@@ -83,7 +83,8 @@ class ProjectTrust:
         self._pins, self._mask = pins, mask
         self._audit, self._config, self._root = setup.audit, setup.config, setup.place.root
         self._home = setup.place.home
-        self._accepted = False
+        self._accepted: int | None = None
+        """The revision of the ledger at which a call found the project accepted."""
         self.servers: ServerTools | None = None
         """The MCP servers that the project names."""
         self.found: Callable[[], Iterable[Tool]] = tuple
@@ -104,15 +105,18 @@ class ProjectTrust:
     def require_project(self, ctx: Context) -> None:
         """Refuse a call of a tool of the project, before anything else is looked at: `NotTrusted`.
 
-        Once it is accepted, in whatever process, the next call runs.
+        What any process recorded a moment ago counts.
         """
         tool = ctx.bound.tool
         # Functions of the program itself are not of the project.
-        if self._accepted or is_function(tool):
+        if self.whole or is_function(tool):
+            return
+        revision = self.ledger.revision
+        if self._accepted == revision:
             return
         if not self.given:
             raise self.refusal(own=ctx.identity is None and ctx.caller in OWN_CALLERS)
-        self._accepted = True
+        self._accepted = revision
 
     def refusal(self, *, own: bool) -> NotTrusted:
         """Return the error for a project that is not accepted; `own` for its user, not for an agent."""
@@ -424,21 +428,30 @@ class ProjectTrust:
         subjects = [*map(subject_of, chosen), *(f"server:{name}" for name in servers)]
         self._audit.record("TRUST_REVOKED", approver=by, channel=channel, subjects=subjects or ["all"])
         if not subjects:
-            self._accepted = False
+            self._accepted = None
             ended = self.ledger.revoke()
         else:
-            ended = sum(self.forget(tool.name, tool.bundle, by, subject=subject_of(tool)) for tool in chosen)
+            ended = sum(
+                self.forget(tool.name, tool.bundle, by, subject=subject_of(tool), channel=channel)
+                for tool in chosen
+            )
             ended += sum(self.ledger.revoke(f"server:{name}") for name in servers)
         self.settle((), by, channel, subjects or ["all"])
         return ended
 
     def forget(
-        self, name: str, bundle: str, by: str, digest: str | None = None, subject: str | None = None
+        self,
+        name: str,
+        bundle: str,
+        by: str,
+        digest: str | None = None,
+        subject: str | None = None,
+        channel: str = "program",
     ) -> int:
         """Take back the trust in a tool, or in one version of it. Return how many rows end."""
         rows = [] if self.servers is None else self.servers.rows([name], trusted=False)
         if rows:
-            self.ledger.accept(rows, by, "program")
+            self.ledger.accept(rows, by, channel)
         return len(rows) + self.ledger.revoke(subject or f"tool:{name}", bundle, digest)
 
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 from typing import Any
 
-from toolcrib.errors import StateUnavailable
+from toolcrib.errors import StateUnavailable, ToolcribError
 from toolcrib.project.project import Project
 from toolcrib.project.worker.child import Supervisor, main
 from toolcrib.runs.leases import BEAT_S
 from toolcrib.runs.serving import note_lost
 from toolcrib.runs.sessions import ClaimedRun
+
+_log = logging.getLogger(__name__)
 
 
 async def _serve(project: Project, supervisor: Supervisor) -> None:
@@ -32,13 +35,20 @@ async def _serve(project: Project, supervisor: Supervisor) -> None:
 
 async def _tell(project: Project, supervisor: Supervisor) -> None:
     """Send what this worker may run: at the start, and whenever it has changed."""
-    told = None
+    told, refused = None, ""
     while True:
         try:
             offer = await asyncio.to_thread(project.offer)
         except StateUnavailable as error:  # Its tools are recorded once the database answers.
             note_lost(project.calls.stored.database, error)
             offer = project.calls.offer()
+        except ToolcribError as error:  # As of a lock that cannot be read. What was told last still counts.
+            if str(error) != refused:
+                refused = str(error)
+                _log.error("this worker cannot tell what it may run: %s", refused)
+            await asyncio.sleep(BEAT_S)
+            continue
+        refused = ""
         if offer is not told:
             told = offer
             await supervisor.send(offer._asdict())

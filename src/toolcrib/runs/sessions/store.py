@@ -118,8 +118,7 @@ class RunStore:
         and `InvalidInput` for variables that are not JSON.
         """
         variables = _json_object("variables", new.variables)
-        if len(new.prompt) > _MAX_TEXT:
-            raise InvalidInput(f"the prompt has more than {_MAX_TEXT:,} characters")
+        require_length(new.prompt)
         with self.change(f"session {session_id or new_id()}") as notes:
             run = self.insert_root(notes, session_id, new, variables)
             if note is not None:
@@ -282,6 +281,12 @@ class RunStore:
         found = [StoredMessage(*cast("Any", row)) for row in self.database.rows(query, *values)]
         summaries = [at for at, message in enumerate(found) if message.kind == "summary"]
         return found[summaries[-1] :] if summaries else found
+
+
+def require_length(prompt: str) -> None:
+    """Raise InvalidInput for a prompt that is too long."""
+    if len(prompt) > _MAX_TEXT:
+        raise InvalidInput(f"the prompt has more than {_MAX_TEXT:,} characters")
 
 
 def _columns(filters: Filters, *, top: bool) -> dict[str, Any]:

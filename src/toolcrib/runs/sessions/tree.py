@@ -5,7 +5,7 @@ from __future__ import annotations
 from toolcrib.errors import ConflictError, InvalidInput, NotFoundError
 from toolcrib.runs.sessions.events import RunNotes
 from toolcrib.runs.sessions.records import ENDED, Run
-from toolcrib.runs.sessions.store import TAKE_SESSION, RunDraft, RunStore
+from toolcrib.runs.sessions.store import TAKE_SESSION, RunDraft, RunStore, require_length
 from toolcrib.runs.sessions.transitions import end_run
 from toolcrib.spec.identifier import new_id
 
@@ -102,8 +102,9 @@ class RunTree:
         an iteration.
         """
         run = self._store.find(id)
+        require_length(prompt or "")
         seen = self._store.conversation(run)
-        complete = {one.number for one in self._store.iterations(id) if one.ended_at is not None}
+        complete = {one.number for one in self._store.iterations(id) if one.live and one.ended_at is not None}
         last = max(complete, default=0) if iteration is None else iteration
         if last and last not in complete:
             raise NotFoundError(f"run {id} has no complete iteration {last}")

@@ -6,12 +6,13 @@ the rows of the run each time, so a worker that dies has lost nothing.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator, Mapping
 from time import perf_counter
 from typing import Any
 
-from toolcrib.errors import StateUnavailable, ToolcribError, ToolFailed
+from toolcrib.errors import InvalidInput, StateUnavailable, ToolcribError, ToolFailed
 from toolcrib.executors.composite.executor import Plan
 from toolcrib.runs.agents import PrepareCall
 from toolcrib.runs.sessions import (
@@ -46,6 +47,10 @@ class WorkflowSteps:
 
     async def advance(self, claim: ClaimedRun) -> None:
         """Begin every step that is ready; if none is left, store the result."""
+        # A step of many items takes a second, and this event loop may serve clients too.
+        await asyncio.to_thread(self._advance, claim)
+
+    def _advance(self, claim: ClaimedRun) -> None:
         if not claim.run.worker:
             self._runs.begin(claim, self._worker)
         began = perf_counter()
@@ -162,7 +167,10 @@ def _child(claim: ClaimedRun, callee: str, given: dict[str, Any]) -> RunDraft:
     more = json.loads(run.variables), run.caller, claim.identity, claim.streams
     if kind == "agent":
         definition, provider = parts.agents[name]
-        return RunDraft(name, definition, provider, given["prompt"], *more)
+        if (prompt := given.get("prompt")) is None:
+            raise InvalidInput(f"there is no prompt for {name}: what it refers to was not given")
+        text = prompt if isinstance(prompt, str) else json.dumps(prompt, ensure_ascii=False)
+        return RunDraft(name, definition, provider, text, *more)
     below = parts.below(name)
     inputs = ArgumentCheck(below.workflow.inputs).check(given)
     return RunDraft(f"workflow:{name}", below.definition, WORKFLOW_PROVIDER, json.dumps(inputs), *more)

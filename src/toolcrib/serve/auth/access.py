@@ -18,6 +18,9 @@ from toolcrib.spec import Caller, Scope
 from toolcrib.spec.calls.caller import seen_by
 from toolcrib.spec.record import record
 
+NOBODY = Caller("nobody", frozenset())
+"""Stands for a caller without a token where texts are shortened."""
+
 LINK_S = 15 * 60.0
 """Seconds for which a login link can be used."""
 SESSION_S = 12 * 3600.0

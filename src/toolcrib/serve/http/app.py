@@ -22,7 +22,7 @@ from starlette.routing import Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from toolcrib.errors import NotFoundError, PreconditionFailed, ToolcribError, UsageError
-from toolcrib.serve.auth import Access, Client
+from toolcrib.serve.auth import NOBODY, Access, Client
 from toolcrib.serve.http.problems import no_such_method, problem
 from toolcrib.serve.http.reading import JSON, check_coding, media_type_of, read_query, receive_body
 from toolcrib.serve.http.route import Answer, Handled, HttpRequest, Route
@@ -130,12 +130,12 @@ class _Address:
         if route is None:
             response = no_such_method(self._methods)
         else:
-            client = self._client(route, http)
+            client = None
             try:
+                client = self._client(route, http)
                 answer = await self._handled(route, http, client)
             except ToolcribError as error:
-                if client is not None:
-                    self._access.hide(error, client.identity)
+                self._access.hide(error, NOBODY if client is None else client.identity)
                 raise
             response = answer if isinstance(answer, Response) else _response(answer, http)
         await response(scope, receive, send)

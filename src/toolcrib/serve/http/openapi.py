@@ -78,12 +78,10 @@ HEADERS: Mapping[str, dict[str, Any]] = {
 }
 """The request headers that routes name, with their schemas."""
 _SCHEMES = {
-    "token": {"type": "http", "scheme": "bearer", "description": "Made by `toolcrib token create`."},
-    "session": {
-        "type": "apiKey",
-        "in": "cookie",
-        "name": "toolcrib",
-        "description": "The cookie of a browser that used a login link; its name ends with the port.",
+    "token": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "Made by `toolcrib token create`, or by `POST /session` with a code.",
     },
 }
 _STATUS = {

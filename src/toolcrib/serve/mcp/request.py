@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from toolcrib.errors import InvalidInput
 from toolcrib.serve.mcp.wire import (
     CAPABILITIES_KEY,
     MODERN_VERSIONS,
@@ -21,8 +22,6 @@ from toolcrib.spec.record import record
 
 if TYPE_CHECKING:
     from toolcrib.serve.auth import Client
-
-_MAX_KEY = 200
 
 
 class Reply(Protocol):
@@ -95,13 +94,25 @@ def options_of(meta: dict[str, Any]) -> tuple[Literal["block", "pending"], str |
     wrong = ""
     if wait not in ("block", "pending"):
         wrong = 'wait must be "pending" or "block"'
-    elif key is not None and not (isinstance(key, str) and 0 < len(key) <= _MAX_KEY):
-        wrong = f"idempotency_key must be a string of at most {_MAX_KEY} characters"
+    elif key is not None and (why := _bad_key(key)):
+        wrong = f"idempotency_key: {why}"
     elif not isinstance(dry_run, bool):
         wrong = "dry_run must be true or false"
     if wrong:
         raise JsonRpcError(ErrorCode.INVALID_PARAMS, f"_meta toolcrib/{wrong}")
     return wait, key, dry_run
+
+
+def _bad_key(key: Any) -> str:
+    if not isinstance(key, str):
+        return "it must be a string"
+    from toolcrib.guard.idempotency import require_key
+
+    try:
+        require_key(key)
+    except InvalidInput as error:
+        return error.message
+    return ""
 
 
 def check_envelope(meta: dict[str, Any]) -> None:

@@ -132,11 +132,10 @@ class ChannelMessages:
 
     def retry(self, id: str) -> str:
         """Queue a dead letter again, as a new message whose id is returned. NotFoundError, ConflictError."""
-        found = self.find(id)
-        if found.state != "dead":
-            raise ConflictError(f"message {id} is {found.state}; only a dead letter can be sent again")
-        new = new_id()
+        found, new = self.find(id), new_id()
         with self._database.write() as tx:
+            # Of two who ask at once, one takes it.
+            if not tx.run("DELETE FROM channel_messages WHERE id = ? AND state = 'dead'", id):
+                raise ConflictError(f"message {id} is not a dead letter, and only these can be sent again")
             self.put(tx, new, orjson.loads(found.data))
-            tx.run("DELETE FROM channel_messages WHERE id = ?", id)
         return new

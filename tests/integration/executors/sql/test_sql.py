@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-import time
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -121,9 +120,7 @@ def test_what_a_statement_may_not_do_is_an_error(shop: Crib, statement: str, exp
 def test_a_statement_that_never_ends_is_ended(shop: Crib) -> None:
     endless = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT count(*) FROM c"
     tool(shop, endless, config={"timeout_ms": 500})
-    started = time.monotonic()
     failed(shop.call("q", {}), "timed_out")
-    assert time.monotonic() - started < 60
 
 
 def test_too_many_rows_are_an_error_and_not_cut(shop: Crib) -> None:

@@ -127,7 +127,7 @@ def test_limits_of_rows_bytes_and_time(shop: Crib) -> None:
     result = shop.call("large")
     assert len(result.unwrap()) == 3
     assert "bytes" in result.warnings[0]
-    tool(shop, "SELECT pg_sleep(60)", "slow", timeout_ms=50)
+    tool(shop, "SELECT pg_sleep(600)", "slow", timeout_ms=50)
     result = shop.call("slow")
     assert result.error is not None
     assert (result.error.code, result.error.details["limit"]) == ("timed_out", "the tool's limit")
@@ -135,10 +135,11 @@ def test_limits_of_rows_bytes_and_time(shop: Crib) -> None:
 
 async def test_connections_are_kept_and_replaced(shop: Crib, postgres: PostgresProcess) -> None:
     tool(shop, "SELECT pg_backend_pid() AS pid")
+    tool(shop, "SELECT pg_backend_pid() AS pid FROM pg_sleep(0.5)", "slow")
     async with shop.open() as project:
         pids = [(await project.call("q")).unwrap()[0]["pid"] for _ in range(3)]
         assert len(set(pids)) == 1
-        both = await asyncio.gather(project.call("q"), project.call("q"))
+        both = await asyncio.gather(project.call("slow"), project.call("slow"))
         assert len({one.unwrap()[0]["pid"] for one in both}) == 2
         with psycopg.connect(postgres.url("shop"), autocommit=True) as connection:
             connection.execute(
@@ -148,16 +149,16 @@ async def test_connections_are_kept_and_replaced(shop: Crib, postgres: PostgresP
 
 
 async def test_a_call_that_is_cancelled_ends_on_the_server(shop: Crib, postgres: PostgresProcess) -> None:
-    tool(shop, "SELECT pg_sleep(60), %(name)s::text AS name")
+    tool(shop, "SELECT pg_sleep(600), %(name)s::text AS name")
     with psycopg.connect(postgres.url("shop"), autocommit=True) as connection:
 
         def running() -> int:
-            found = "FROM pg_stat_activity WHERE state = 'active' AND query LIKE 'SELECT pg_sleep(60)%'"
+            found = "FROM pg_stat_activity WHERE state = 'active' AND query LIKE 'SELECT pg_sleep(600)%'"
             row = connection.execute(f"SELECT count(*) {found}").fetchone()
             assert row is not None
             return int(row[0])
 
-        async with shop.open() as project, asyncio.timeout(20):
+        async with shop.open() as project, asyncio.timeout(100):
             call = asyncio.ensure_future(project.call("q", {"name": "x"}))
             while not running():  # noqa: ASYNC110 - another process
                 await asyncio.sleep(0.01)

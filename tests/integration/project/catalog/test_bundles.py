@@ -268,7 +268,7 @@ async def test_what_another_process_changes_is_announced(
             heard.clear()
             revision = project.revision
             change()
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(100):
                 while project.revision == revision:
                     await heard.wait()
                     heard.clear()
@@ -291,7 +291,7 @@ async def test_whoever_watches_removes_deleted_bundles(data: Path, tmp_path: Pat
     project = Project.open(tmp_path / "project")
     await project.watch()
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(100):
             while (data / "bundles" / old).exists():  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
     finally:

@@ -300,6 +300,24 @@ async def eventually(project: Project, name: str, *, ok: bool) -> Any:
     return result
 
 
+async def test_a_switch_is_of_one_bundle(crib: Crib) -> None:
+    async with crib.open() as project:
+        builtin = all_of(project, include_disabled=True, sources=["builtin"])["read_file"]
+        project.bundles.store.switch_tool(builtin.bundle_id, builtin.slug, "v1", enabled=False)
+    command(crib, "read_file")
+    put(crib, "look")
+    async with crib.open() as project:
+        catalog, own = McpCatalog(project), all_of(project)["read_file"].bundle_id
+        assert "read_file" in project.listed()
+        project.trust.trust(project.get("mine/look@v1"), "ann")
+        project.bundles.store.switch_bundle(own, enabled=False)
+        listed = list(catalog.listed())
+        assert "read_file" not in listed
+        assert "tools_search" in listed
+        assert any("look" in name for name in listed)
+        assert (await project.call("tools_search", {"query": "look"})).ok
+
+
 async def test_a_version_that_changes_does_not_switch_a_tool_on(crib: Crib) -> None:
     command(crib, "one")
     project = crib.open()

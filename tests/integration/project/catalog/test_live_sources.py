@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.crib import Crib
+from tests.patience import patient
 from toolcrib import Project
 from toolcrib.project import CatalogChange
 from toolcrib.state.inotify import Inotify
@@ -46,7 +47,7 @@ async def watched(crib: Crib, *sources: dict[str, Any]) -> AsyncIterator[tuple[P
 
 
 async def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + patient(PATIENCE_S)
     while not condition():
         assert time.monotonic() < deadline, "it never came to be"
         await asyncio.sleep(0.005)

@@ -11,6 +11,7 @@ import pytest
 
 from tests.crib import Crib, failed
 from tests.e2e.cli.test_cli import cli
+from tests.patience import GROWING_MS, patient
 from toolcrib import Project, Result, ToolCancel
 from toolcrib.project.control.approvals import Elicitation
 from toolcrib.spec import Call, Caller
@@ -33,6 +34,7 @@ def composite(crib: Crib, *steps: dict[str, Any], name: str = "all", output: Any
 def register(project: Project) -> dict[str, list[Any]]:
     """Functions for the steps to call, and what they were called with."""
     calls: dict[str, list[Any]] = {"upper": [], "fail": [], "slow": []}
+    four = asyncio.Barrier(4)
 
     @project.toolset.tool(isolation="async")
     async def upper(text: str) -> dict[str, Any]:
@@ -43,6 +45,11 @@ def register(project: Project) -> dict[str, list[Any]]:
     async def fail(why: str = "no reason") -> str:
         calls["fail"].append(why)
         raise ToolCancel(why)
+
+    @project.toolset.tool(isolation="async")
+    async def meet() -> None:
+        async with asyncio.timeout(patient(60)):
+            await four.wait()
 
     @project.toolset.tool(isolation="async")
     async def slow(text: str, seconds: float = 0.05) -> str:
@@ -89,14 +96,14 @@ def test_what_one_step_gives_goes_into_the_next(crib: Crib) -> None:
 def test_steps_that_need_nothing_of_each_other_run_side_by_side(crib: Crib) -> None:
     composite(
         crib,
-        *({"id": f"s{n}", "tool": "slow", "args": {"text": "x", "seconds": 0.3}} for n in range(4)),
-        {"id": "last", "tool": "slow", "args": {"text": "y"}, "needs": ["s0", "s3"]},
+        *({"id": f"s{n}", "tool": "meet"} for n in range(4)),
+        {"id": "early", "tool": "slow", "args": {"text": "x", "seconds": 0.3}},
+        {"id": "last", "tool": "slow", "args": {"text": "y"}, "needs": ["s0", "early"]},
     )
     result, calls = run(crib)
     assert result.unwrap() == "y"
     began = [at for _, at in calls["slow"]]
-    assert max(began[:4]) - min(began[:4]) < 0.25
-    assert began[4] - min(began) >= 0.3
+    assert began[1] - began[0] >= 0.3
 
 
 def test_a_loop_is_bounded_and_keeps_its_order(crib: Crib) -> None:
@@ -242,12 +249,15 @@ def test_cancelling_the_whole_ends_its_steps(crib: Crib) -> None:
         {"id": "a", "tool": "slow", "args": arguments},
         {"id": "b", "tool": "slow", "foreach": [1, 2], "args": arguments},
     )
-    started = time.monotonic()
-    result, calls = run(crib, timeout_ms=200)
+    for limit_ms in GROWING_MS:
+        before = len(crib.audit())
+        result, calls = run(crib, timeout_ms=limit_ms)
+        if len(calls["slow"]) == 3:
+            break
+    else:
+        raise AssertionError("no limit is long enough")
     failed(result, "timed_out")
-    assert time.monotonic() - started < 30
-    assert len(calls["slow"]) == 3
-    assert [line.fields["status"] for line in crib.audit()] == ["error"] * 4
+    assert [line.fields["status"] for line in crib.audit()[before:]] == ["error"] * 4
 
 
 def test_approvals_of_steps_hold_the_whole(crib: Crib) -> None:

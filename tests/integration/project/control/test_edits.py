@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.crib import Crib, accept
+from tests.patience import patient
 from toolcrib import Project
 from toolcrib.guard import Ledger
 from toolcrib.project.authoring.creation import create_tool
@@ -55,7 +56,7 @@ async def editing(crib: Crib) -> AsyncIterator[tuple[Project, list[TrustSheet]]]
 
 
 async def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 40
+    deadline = time.monotonic() + patient(40)
     while not condition():
         assert time.monotonic() < deadline, "it never came to be"
         await asyncio.sleep(0.005)

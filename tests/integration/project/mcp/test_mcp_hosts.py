@@ -70,6 +70,23 @@ async def test_an_open_project_takes_up_what_a_person_allows(crib: Crib, site: s
         failed(await project.call(*call), "permission_denied")
 
 
+async def test_hosts_that_are_taken_back_elsewhere_are_closed_in_a_running_server(
+    crib: Crib, site: str
+) -> None:
+    mount(crib, "web", FETCH)
+    call = ("web__get", {"url": f"http://{site}/"})
+    async with crib.open() as project, crib.open() as other:
+        await there(project)
+        await there(other)
+        allows(other, Network.parse({"allow": [site]}))
+        assert "the page" in (await project.call(*call)).unwrap()
+        assert project.servers is not None
+        trusted = project.servers.get("web").row(network=Network())
+        other.trust.revoke("ann", servers=["web"])
+        other.trust.accept("ann", more=[trusted])
+        failed(await project.call(*call), "permission_denied")
+
+
 async def test_a_running_call_ends_before_the_server_starts_again(crib: Crib, site: str) -> None:
     asked, release = asyncio.Event(), asyncio.Event()
 
@@ -85,7 +102,7 @@ async def test_a_running_call_ends_before_the_server_starts_again(crib: Crib, si
         await there(project)
         allows(project, Network.parse({"allow": [host]}))
         running = asyncio.create_task(project.call("web__get", {"url": f"http://{host}/"}))
-        await asyncio.wait_for(asked.wait(), 60)
+        await asyncio.wait_for(asked.wait(), 100)
         allows(project, Network.parse({"allow": [host, site]}))
         following = asyncio.create_task(project.call("web__get", {"url": f"http://{site}/"}))
         release.set()

@@ -134,7 +134,7 @@ async def test_a_login_is_made_kept_and_renewed(crib: Crib, guarded: Guarded) ->
     write(crib, {"far": {"url": guarded.url}})
     async with crib.open() as project:
         assert project.servers is not None
-        await project.servers.ready(30)
+        await project.servers.ready(100)
         error = project.servers.get("far").server.error
         assert error is not None
         assert "toolcrib servers login far" in (error.hint or "")

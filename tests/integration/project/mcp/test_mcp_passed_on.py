@@ -168,7 +168,7 @@ async def test_secrets_in_what_a_server_says_and_asks_are_masked(crib: Crib) -> 
         for method, params in (("initialize", begin), ("tools/call", {"name": "raw__hello"})):
             message = {"jsonrpc": "2.0", "id": method, "method": method, "params": params}
             connection.receive(json.dumps(message).encode())
-        _, said, asked = [json.loads(await asyncio.wait_for(lines.get(), 30)) for _ in range(3)]
+        _, said, asked = [json.loads(await asyncio.wait_for(lines.get(), 100)) for _ in range(3)]
         assert (said["params"]["data"], asked["params"]["message"]) == ("***KEY***", "***KEY***")
         await connection.drain(0)
 
@@ -217,7 +217,7 @@ async def test_an_address_to_visit_first_reaches_the_client(crib: Crib) -> None:
         async def ask(method: str, params: Any) -> Any:
             message = {"jsonrpc": "2.0", "id": method, "method": method, "params": params}
             connection.receive(json.dumps(message).encode())
-            return json.loads(await asyncio.wait_for(lines.get(), 30))
+            return json.loads(await asyncio.wait_for(lines.get(), 100))
 
         await ask("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {}})
         answer = await ask("tools/call", {"name": "raw__hello"})

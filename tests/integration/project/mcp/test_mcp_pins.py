@@ -288,10 +288,13 @@ def test_a_tool_of_the_project_keeps_its_name(crib: Crib) -> None:
     async def look() -> tuple[str, list[str]]:
         async with crib.open() as project:
             mounted = await there(project)
+            project.trust.ledger.note_created("x", ["y"])  # The ledger changes.
+            mounted.reread()
             return project.get("raw__find").kind, mounted.left
 
     kind, left = asyncio.run(look())
     assert kind == "command"
+    assert len(left) == 1
     assert "already" in left[0]
 
 

@@ -19,7 +19,7 @@ import pytest
 import toolcrib
 from tests.crib import Crib, failed
 from tests.mcp_servers import GOOD, RAW, mount, trust
-from tests.patience import patient
+from tests.patience import GROWING_MS, patient
 from toolcrib.errors import ConfigError, NotTrusted
 from toolcrib.project import Project
 from toolcrib.project.tools.mounted import Mounted
@@ -45,8 +45,8 @@ def begun(code: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
 
 
-async def until(condition: Callable[[], Any], seconds: float = 40) -> None:
-    deadline = time.monotonic() + seconds
+async def until(condition: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + patient(40)
     while not condition():
         assert time.monotonic() < deadline, "it did not come"
         await asyncio.sleep(0.02)
@@ -117,8 +117,16 @@ async def test_progress_is_passed_on_and_so_is_cancellation(crib: Crib) -> None:
         assert [(event.kind, event.done, event.total, event.message) for event in heard[1:-1]] == [
             ("progress", 1.0, 2.0, "half")
         ]
-        late = await project.call("good__slow", {"seconds": 60}, timeout_ms=700)
-        assert "700 ms" in failed(late, "timed_out")
+        for limit_ms in GROWING_MS:
+            heard.clear()
+            late = await project.call(
+                "good__slow", {"seconds": 600}, timeout_ms=limit_ms, on_event=heard.append
+            )
+            if any(event.kind == "progress" for event in heard):
+                break
+        else:
+            raise AssertionError("no limit is long enough")
+        assert f"{limit_ms} ms" in failed(late, "timed_out")
         await until((crib.root / "out" / "cancelled").exists)
         assert (await project.call("good__add", {"a": 1, "b": 1})).unwrap() == {"result": 2}
         assert server(project, "good").server.starts == 1
@@ -140,20 +148,18 @@ async def test_one_that_dies_in_a_call_fails_that_call_and_comes_back(crib: Crib
 async def test_one_that_crashes_at_start_is_shown_with_its_stderr_and_delays_nobody(crib: Crib) -> None:
     crib.shell("sh")
     mount(crib, "bad", "import sys; sys.exit('no licence found')")
-    mount(crib, "hang", "import time; time.sleep(600)", start_timeout_s=8)
+    mount(crib, "hang", "import time; time.sleep(600)", start_timeout_s=600)
+    mount(crib, "slow", "import time; time.sleep(600)", start_timeout_s=1)
     mount(crib, "noise", "print('Welcome!'); import sys; sys.exit(0)")
     mount(crib, "none", "", command="no-such-program")
     mount(crib, "raw", RAW + "\nmain()")
     async with crib.open() as project:
         assert project.servers is not None
         project.servers.start()
-        began = time.monotonic()
-        assert [tool.name for tool in project.tools()] == ["sh"]
+        assert [tool.name for tool in project.tools()] == ["sh"]  # nobody waits for the one that hangs
         assert (await project.call("sh", {"c": "echo hi"})).unwrap() == "hi\n"
-        assert time.monotonic() - began < 8  # nobody has waited for the one that hangs
         assert (await project.call("raw__hello")).unwrap() == "hello"
-        await project.servers.ready(30)
-        await until(lambda: all(server(project, n).server.error for n in ("bad", "noise", "none", "hang")))
+        await until(lambda: all(server(project, n).server.error for n in ("bad", "noise", "none", "slow")))
         bad = server(project, "bad").as_dict()
         assert bad["state"] in ("waiting", "starting")
         assert "no licence found" in bad["stderr"]
@@ -161,7 +167,7 @@ async def test_one_that_crashes_at_start_is_shown_with_its_stderr_and_delays_nob
         assert "exit code 1" in bad["error"]["message"]
         assert "Welcome!" in server(project, "noise").as_dict()["error"]["message"]
         assert "no-such-program: not found" in server(project, "none").as_dict()["error"]["message"]
-        assert "within 8 s" in server(project, "hang").as_dict()["error"]["message"]
+        assert "within 1 s" in server(project, "slow").as_dict()["error"]["message"]
         assert "no licence found" in failed(await project.call("bad__x"), "tool_unavailable")
         assert server(project, "raw").as_dict()["protocol"] == "2025-11-25"
 
@@ -179,7 +185,7 @@ async def test_what_a_server_wrote_is_masked_before_it_is_cut(crib: Crib, end: s
     mount(crib, "leaky", textwrap.dedent(code), env={"KEY": "${KEY}"})
     async with crib.open() as project:
         assert project.servers is not None
-        await project.servers.ready(30)
+        await project.servers.ready(100)
         await until(lambda: server(project, "leaky").server.error)
         shown = json.dumps(server(project, "leaky").as_dict())
         shown += json.dumps((await project.call("leaky__x")).as_dict())
@@ -237,7 +243,7 @@ async def test_a_changed_list_is_followed_where_changes_are_asked_for(crib: Crib
     async with opened(crib) as project:
         assert server(project, "good").as_dict()["protocol"] == "2026-07-28"
         assert (await project.call("good__grow")).unwrap() == {"result": "grown"}
-        await until(lambda: "good__more" in project.toolset.names, 20)
+        await until(lambda: "good__more" in project.toolset.names)
 
 
 async def test_an_error_instead_of_a_changed_list_leaves_the_last_one(crib: Crib) -> None:
@@ -417,7 +423,7 @@ async def test_kill_9_of_ours_leaves_no_server(crib: Crib) -> None:
             time.sleep(0.2)
             return beat.stat().st_size == size
 
-        await until(stopped, 10)
+        await until(stopped)
     finally:
         ours.kill()
         ours.wait()

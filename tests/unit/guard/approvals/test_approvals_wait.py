@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 
 import pytest
 
@@ -38,10 +37,8 @@ async def test_who_waits_is_told_at_once(service: Approvals, monkeypatch: pytest
     asked = waits(service)
     waiting = [asyncio.create_task(service.wait(asked.id)) for _ in range(3)]
     await asyncio.sleep(0)
-    started = time.monotonic()
     service.approve(asked.id, "ada")
     assert [one.status for one in await asyncio.gather(*waiting)] == ["approved"] * 3
-    assert time.monotonic() - started < 60
     assert (await service.wait(asked.id)).status == "approved"
 
 
@@ -67,7 +64,7 @@ async def test_nobody_waits_for_what_is_not_there(service: Approvals, address: A
 async def test_who_waits_for_what_another_process_decides_hears_of_it(address: Address) -> None:
     service, other = approvals(address), approvals(address)
     asked = waits(service)
-    waiting = asyncio.create_task(service.wait(asked.id, 3))
+    waiting = asyncio.create_task(service.wait(asked.id, 100))
     await asyncio.sleep(0)
     other.deny(asked.id, "ada")
     assert (await waiting).status == "denied"
@@ -76,7 +73,7 @@ async def test_who_waits_for_what_another_process_decides_hears_of_it(address: A
 @pytest.mark.parametrize("end", ["void", "expired"])
 async def test_who_waits_hears_that_it_is_over(service: Approvals, wall: Wall, end: str) -> None:
     asked = waits(service)
-    waiting = asyncio.create_task(service.wait(asked.id, 3))
+    waiting = asyncio.create_task(service.wait(asked.id, 100))
     await asyncio.sleep(0)
     if end == "void":
         service.void(asked.id)

@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -327,10 +326,8 @@ def test_a_lock_held_by_a_stopped_process_does_not_hold_this_one(path: Path) -> 
     impatient = AuditLog(path, lock_timeout=0.05)
     with path.open("rb") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
-        began = time.monotonic()
         with pytest.raises(AuditUnavailable, match="another process") as caught:
             impatient.record("TOOL_EXECUTED")
-        assert time.monotonic() - began < 20
         assert caught.value.retryable
         with pytest.raises(AuditUnavailable):
             impatient.ensure()

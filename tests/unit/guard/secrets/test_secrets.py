@@ -264,9 +264,9 @@ def test_the_value_is_not_in_the_redactors_own_text() -> None:
 def test_no_text_makes_the_search_slow(filler: str) -> None:
     redactor = Redactor({"TOKEN": "ab\\\\%\\\n0 ab", "OTHER": "\\\\\\\\0000"})
     text = "ab 0000 " + filler * (100_000 // len(filler))
-    began = time.perf_counter()
+    began = time.process_time()
     redactor.redact_text(text)
-    assert time.perf_counter() - began < 30
+    assert time.process_time() - began < 30
 
 
 @given(

@@ -127,11 +127,11 @@ def test_a_mask_never_makes_up_a_value(value: str) -> None:
 def test_what_is_held_back_is_bounded_and_the_work_is_too(filler: str) -> None:
     key = "-----BEGIN KEY-----\n" + "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCAB0\n" * 20 + "-----END KEY-----\n"
     masker = StreamMasker(Redactor({"KEY": key, "TOKEN": "hunter22", "ODD": "ab\\\\%\\\n0 ab"}))
-    began, given_out, fed = time.perf_counter(), 0, 0
+    began, given_out, fed = time.process_time(), 0, 0
     for _ in range(30):
         chunk = filler * (4096 // len(filler))
         fed += len(chunk)
         given_out += len(masker.feed(chunk))
         assert fed - given_out <= masker.longest
     assert masker.longest < 50_000
-    assert time.perf_counter() - began < 30
+    assert time.process_time() - began < 30

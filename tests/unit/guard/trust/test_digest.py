@@ -290,7 +290,7 @@ def test_a_file_that_never_rests_is_told(crib: Crib, monkeypatch: pytest.MonkeyP
 
 def test_asked_again_nothing_is_read_that_rests(crib: Crib) -> None:
     tool, digests = load(crib), Digests(crib.root)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 100
     while time.monotonic() < deadline:
         first = digests.of(tool)
         with patch("os.open", side_effect=AssertionError("a file was read")):

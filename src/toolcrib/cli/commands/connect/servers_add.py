@@ -19,11 +19,11 @@ from toolcrib.cli.commands.decide.trust_servers import (
     trust_listed,
 )
 from toolcrib.cli.confirm import Channel, decide
-from toolcrib.cli.files import read_inside, replace_file
 from toolcrib.cli.hosts import add_server, without_server
 from toolcrib.cli.options import project_options, yes_option
 from toolcrib.cli.output import one_line, print_change, print_note, print_result
 from toolcrib.errors import ConflictError, NotTrusted, ToolUnavailable, UsageError
+from toolcrib.state.private import read_inside, replace_file
 
 if TYPE_CHECKING:
     from toolcrib.manifest.dialects.mcp_servers import ServerSpec
@@ -220,6 +220,7 @@ def remove_command(name: str, root: str | None, as_json: bool, yes: bool) -> Non
     A server of the setting `mcp_servers` is removed there, by hand.
     """
     from toolcrib.project import Project
+    from toolcrib.state import user_name
 
     project = Project.inspect(root)
     path = project.root / ".mcp.json"
@@ -232,6 +233,8 @@ def remove_command(name: str, root: str | None, as_json: bool, yes: bool) -> Non
     if project.servers is not None and name in project.servers.mounted:
         project.servers.logout(name)
         project.servers.get(name).clear()
+        # Whoever adds a server of this name later is asked about its hosts anew.
+        project.trust.revoke(user_name(), servers=[name], channel=channel)
     if _is_accepted(project):
         _trust(project, name, "", channel)
     settings = project.config.document

@@ -36,7 +36,7 @@ from toolcrib.cli.options import (
 )
 from toolcrib.cli.output import one_line, print_change, print_json, print_note, print_result, print_shown
 from toolcrib.cli.table import print_entries, print_listing
-from toolcrib.errors import ApprovalRequired, NotFoundError, UsageError
+from toolcrib.errors import ApprovalRequired, ConflictError, NotFoundError, UsageError
 from toolcrib.schema import decode_object
 
 if TYPE_CHECKING:
@@ -178,8 +178,6 @@ def deny_command(
 
     ID may be the beginning of an id, if no other begins so. --all denies at most 500 at a time.
     """
-    from toolcrib.state import user_name
-
     if (tool is not None or caller is not None) and not everything:
         raise UsageError("--tool and --caller narrow --all", hint="Add --all.")
     if everything and (ids or last):
@@ -206,16 +204,34 @@ def deny_command(
         require_person("approve", where=project.place.path)
     question = "Deny it?" if len(found) == 1 else f"Deny these {len(found)} calls?"
     channel = _require_yes(*found[0], question, yes=yes)
-    denied = []
+    denied, failed = _denied(found, reason, channel)
+    if as_json:
+        print_json({"approvals": denied})
+    if failed is not None:
+        raise failed
+    return None
+
+
+def _denied(
+    found: Sequence[tuple[Project, ApprovalSheet]], reason: str, channel: Channel
+) -> tuple[list[dict[str, Any]], ConflictError | None]:
+    """Deny these calls; return what was decided, and why the last one was not that somebody else decided."""
+    from toolcrib.state import user_name
+
+    denied, failed = [], None
     for project, sheet in found:
         service, seal = project.approval_service, sheet.approval.seal
-        done = service.deny(sheet.approval.id, user_name(), reason, seal=seal, channel=channel)
+        try:
+            done = service.deny(sheet.approval.id, user_name(), reason, seal=seal, channel=channel)
+        except ConflictError as error:
+            if failed is not None:
+                print_note(f"not denied: {failed.message}")
+            failed = error
+            continue
         denied.append(done.document)
         until = done.document["expires_at"]
         print_note(f"denied: {one_line(done.approval.tool)}; the same call gets this answer until {until}")
-    if as_json:
-        print_json({"approvals": denied})
-    return None
+    return denied, failed
 
 
 @command.command("watch")

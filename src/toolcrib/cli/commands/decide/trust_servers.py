@@ -185,12 +185,12 @@ def _ask(project: Project, chosen: _Chosen, channel: Channel) -> None:
 def resolve(project: Project, names: Iterable[str], channel: str) -> dict[str, ToolcribError]:
     """Download the packages that the launchers of these servers lack, and remember them with their trust.
 
-    None of their code runs. Return the errors of those that cannot be had.
+    None of their code runs. Return the errors of those that cannot be downloaded.
     """
     from toolcrib.executors.mcp.process.local import lacking
     from toolcrib.state import user_name
 
-    servers, rows, failed = project.servers, [], dict[str, ToolcribError]()
+    servers, rows, made, failed = project.servers, [], [], dict[str, ToolcribError]()
     with waiting("downloading") as say:
         for one in [] if servers is None else map(servers.get, names):
             try:
@@ -199,7 +199,10 @@ def resolve(project: Project, names: Iterable[str], channel: str) -> dict[str, T
                 require_person("trust", refuse=NotTrusted)
                 say(f"for {one.spec.name}")
                 rows.append(one.resolved_row(missing))
+                made.append(one)
             except ToolUnavailable as error:
                 failed[one.spec.name] = error
     project.trust.accept(user_name(), channel=channel, more=rows)
+    for one in made:
+        one.clear_older()
     return failed

@@ -215,11 +215,14 @@ class TrustState:
             elif key == "s":
                 return self._one_by_one()
             elif key == "y":
-                return self.accept(self.waiting, self.offers, "flag" if yes else "terminal")
+                channel: Channel = "flag" if yes else "terminal"
+                return self.accept(self.waiting, self.offers, channel, settings=self.settings_wait)
             else:
                 raise NotTrusted("nothing was accepted", hint="To look again: toolcrib trust --show")
 
-    def accept(self, sheets: Sequence[TrustSheet], offers: Sequence[ServerSheet], channel: Channel) -> None:
+    def accept(
+        self, sheets: Sequence[TrustSheet], offers: Sequence[ServerSheet], channel: Channel, *, settings: bool
+    ) -> None:
         """Record the trust in what was shown, and start the servers that the answer starts."""
         from toolcrib.state import user_name
 
@@ -228,9 +231,9 @@ class TrustState:
             [] if servers is None else [servers.get(one.name).row(one.names, self.network) for one in offers]
         )
         trust = self.project.trust
-        trust.accept(user_name(), sheets, settings=self.settings_wait, channel=channel, more=rows)
+        trust.accept(user_name(), sheets, settings=settings, channel=channel, more=rows)
         print_note("Trusted. You are asked again when something changes.")
-        if self.settings_wait and self.servers:
+        if settings and self.servers:
             self.failed |= trust_listed(str(self.project.root), self.unseen, self._wait_s, channel)
 
     def _page(self) -> None:
@@ -243,10 +246,11 @@ class TrustState:
         click.echo_via_pager("\n".join(lines) + "\n")
 
     def _one_by_one(self) -> None:
-        chosen, servers = [], []
-        if not self.known:  # Without the project no tool runs, so it comes first.
-            question = "Trust the project with these settings?"
-            if choose(question, "y", "trust", refuse=NotTrusted) is None:
+        chosen, servers, settings = [], [], self.settings_wait
+        if not self.known or settings:  # Without the project no tool runs, so it comes first.
+            question = f"Trust {'the changed settings' if self.known else 'the project with these settings'}?"
+            settings = choose(question, "y", "trust", refuse=NotTrusted) == "y"
+            if not (settings or self.known):
                 raise NotTrusted("nothing was accepted", hint="To look again: toolcrib trust --show")
         for sheet in self.waiting:
             print_note("\n".join(sheet.lines()))
@@ -256,7 +260,9 @@ class TrustState:
             print_note("\n".join(server.whole()))
             if choose(f"Trust server {server.name}?", "y", "trust", refuse=NotTrusted) == "y":
                 servers.append(server)
-        self.accept(chosen, servers, "terminal")
+        if not (chosen or servers or settings):
+            raise NotTrusted("nothing was accepted", hint="To look again: toolcrib trust --show")
+        self.accept(chosen, servers, "terminal", settings=settings)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the JSON form."""

@@ -43,15 +43,21 @@ def _steps(project: Project) -> Iterator[str]:
     if files := {error.path for error in project.errors}:
         print_result(f"{count(len(files), 'file')} with errors")
         yield "toolcrib lint"
-    if asked := len(project.approval_service.list("pending", _MOST)):
-        print_result(f"{count(asked, 'call')} {'waits' if asked == 1 else 'wait'} for approval")
-        yield f"toolcrib approvals list{place.option}"
-    if unserved := project.calls.status()["unserved"]:
-        print_result(f"No worker runs the calls of {cut_names(unserved)}")
-        yield f"toolcrib worker{place.option}"
+    if project.has_state:  # To look must not make a database.
+        yield from _calls(project)
     if place.file is not None:
         yield f"toolcrib list {one_line(place.target)}"
     elif not names:
         yield "toolcrib new NAME"
     else:
         yield f"toolcrib run {one_line(names[0])}, or for an agent host: toolcrib connect HOST"
+
+
+def _calls(project: Project) -> Iterator[str]:
+    place = project.place
+    if asked := len(project.approval_service.list("pending", _MOST)):
+        print_result(f"{count(asked, 'call')} {'waits' if asked == 1 else 'wait'} for approval")
+        yield f"toolcrib approvals list{place.option}"
+    if unserved := project.calls.status()["unserved"]:
+        print_result(f"No worker runs the calls of {cut_names(unserved)}")
+        yield f"toolcrib worker{place.option}"

@@ -22,7 +22,7 @@ from toolcrib.errors import (
     UsageError,
 )
 from toolcrib.schema.hosts import HOSTS
-from toolcrib.serve.auth import Access, Client, OutsideTokens, bearer
+from toolcrib.serve.auth import NOBODY, Access, Client, OutsideTokens, bearer
 from toolcrib.serve.http import BODY_S, SECURITY_HEADERS, check_coding, check_length, no_such_method, problem
 from toolcrib.serve.mcp.calls import CallLoad
 from toolcrib.serve.mcp.connection import Connection
@@ -109,6 +109,7 @@ class McpEndpoint:
         if path != PATH:
             await self._app(scope, receive, send)
             return
+        client = None
         try:
             headers = single_headers(scope["headers"])
             # Before the token: a page of another site (DNS rebinding) must get no further than this.
@@ -125,6 +126,7 @@ class McpEndpoint:
             response = Response(error_answer(error.request_id, error), status, media_type=_JSON)
             await _respond(response, scope, receive, send)
         except ToolcribError as error:
+            self._access.hide(error, NOBODY if client is None else client.identity)
             await _respond(problem(error, self._challenge(error)), scope, receive, send)
         except ClientDisconnect:
             pass

@@ -124,7 +124,7 @@ class Machine(Struct, kw_only=True, rename="camel"):
 
 
 @ROUTES.add("GET", "/trust", "admin", {200: TrustState})
-async def show_trust(request: RestRequest) -> Answer:
+def show_trust(request: RestRequest) -> Answer:
     """Return what of the project its user trusts, and what waits.
 
     Trust is given on the command line: `toolcrib trust`.

@@ -16,6 +16,7 @@ from toolcrib.errors import (
     ToolDisabled,
     ToolNotFound,
 )
+from toolcrib.runs.dispatch import MOST_DELAY_S
 from toolcrib.runs.filters import Changed, Filters
 from toolcrib.serve.http import Answer, Routes
 from toolcrib.serve.rest.calls.routes import states_of
@@ -37,7 +38,7 @@ class NewCall(Body, kw_only=True):
     idempotency_key: str | UnsetType = UNSET
     priority: Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)] = 0
     """Higher ones are taken first."""
-    delay_s: Annotated[float, Meta(ge=0)] = 0.0
+    delay_s: Annotated[float, Meta(ge=0, le=MOST_DELAY_S)] = 0.0
     """Seconds until it may run."""
 
 

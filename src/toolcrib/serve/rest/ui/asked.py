@@ -9,6 +9,7 @@ from starlette.responses import HTMLResponse, Response
 
 from toolcrib.errors import ToolcribError
 from toolcrib.project.control.chats import ChatApprovals
+from toolcrib.serve.auth import NOBODY
 from toolcrib.serve.http import Routes
 from toolcrib.serve.mcp.questions.approval_page import POLICY, form_about, page_of
 from toolcrib.serve.rest.services import RestRequest
@@ -27,7 +28,7 @@ def show_question(request: RestRequest) -> Response:
         approval, _ = chats.asked(stamp, name)
         text = chats.service.question(chats.service.show(approval.id))
     except ToolcribError as error:
-        return _page(f"This does not count: {error.message}")
+        return _refusal(request, error)
     if approval.status != "pending":
         return _page(f"This call no longer waits: {approval.status}.")
     if text is None:
@@ -48,13 +49,18 @@ def answer_question(request: RestRequest) -> Response:
         approve = given["answer"] == "approve"
         sheet = chats.decide(stamp, name, approve=approve, note=given.get("reason", ""))
     except ToolcribError as error:
-        return _page(f"This does not count: {error.message}")
+        return _refusal(request, error)
     return _page(f"{sheet.approval.status.capitalize()}. You can close this page.")
 
 
 def _link(request: RestRequest) -> tuple[str, str, ChatApprovals]:
     path = request.path
     return path["stamp"], f"{path['channel']}:{path['account']}", request.services.project.chat_approvals
+
+
+def _refusal(request: RestRequest, error: ToolcribError) -> Response:
+    request.services.access.hide(error, NOBODY)
+    return _page(f"This does not count: {error.message}")
 
 
 def _page(text: str) -> Response:
