@@ -56,7 +56,7 @@ def go(writers: list[Forked]) -> None:
 def finish(writers: list[Forked]) -> list[int]:
     codes = []
     for writer in writers:
-        writer.communicate(timeout=100)
+        writer.communicate()
         codes.append(writer.returncode)
     return codes
 

@@ -48,7 +48,7 @@ def together(target: Callable[..., Any], address: Address, *more: Any) -> None:
     for worker in workers:
         worker.start()
     for worker in workers:
-        worker.join(patient(60))
+        worker.join()
         assert worker.exitcode == 0
 
 
@@ -377,7 +377,7 @@ def test_a_process_holds_what_it_has_until_it_is_killed(address: Address) -> Non
     time.sleep(2 * LEASE_S)
     wait_for(lambda: held(theirs, mine) == [True, True], "its renewal")
     worker.kill()
-    worker.join(patient(60))
+    worker.join()
     wait_for(lambda: held(theirs, mine) == [False, True], "its end")
 
 

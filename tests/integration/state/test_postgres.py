@@ -166,7 +166,7 @@ def test_more_threads_than_connections_wait_for_one(url: str) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(patient(60))
+        thread.join()
     assert len(notes(db)) == 24
 
 
