@@ -50,13 +50,14 @@ class Walk:
 
     def __init__(self) -> None:
         self.steps: list[tuple[str, str]] = []
+        self._ended = False
         threading.setprofile(self.note)
         sys.setprofile(self.note)
 
     def note(self, frame: Any, event: str, _arg: object) -> None:
         """Keep the file and the name of a function of the package that is entered."""
         name = frame.f_code.co_filename
-        if event == "call" and name.startswith(PACKAGE):
+        if event == "call" and name.startswith(PACKAGE) and not self._ended:
             self.steps.append((name.removeprefix(PACKAGE), frame.f_code.co_name))
 
     async def of(self, once: Callable[[], Awaitable[object]]) -> None:
@@ -65,7 +66,11 @@ class Walk:
             await once()
         self.steps.clear()
         await once()
-        self.steps = [*self.steps]  # What follows in other threads does not count.
+        self.stop()
+
+    def stop(self) -> None:
+        """Keep the steps so far; what follows, also in other threads, does not count."""
+        self._ended = True
         sys.setprofile(None)
 
 
@@ -161,6 +166,7 @@ async def mcp_command(walk: Walk, folder: Path) -> None:
             process.send_signal(signal.SIGUSR1)
             answer = await ask("tools/call", {"name": "hello", "arguments": {}}, number + 2)
             assert answer["result"]["content"][0]["text"].strip() == "hello", answer
+        process.send_signal(signal.SIGUSR2)  # How the server ends is no part of the call.
         process.stdin.close()
     walk.steps = _followed(folder)
 
@@ -196,19 +202,15 @@ def _followed(folder: Path) -> list[tuple[str, str]]:
 def follow(words: list[str]) -> None:
     """Run the command line with these words; write what it entered to walk.json when it ends.
 
-    SIGUSR1 forgets what was entered before.
+    SIGUSR1 forgets what was entered before, SIGUSR2 what is entered from now on.
     """
     import atexit
 
     file = Path("walk.json").absolute()
-
-    def write() -> None:
-        sys.setprofile(None)
-        file.write_text(json.dumps(walk.steps))
-
-    atexit.register(write)
-    signal.signal(signal.SIGUSR1, lambda *_: walk.steps.clear())
     walk = Walk()
+    atexit.register(lambda: file.write_text(json.dumps(walk.steps)))
+    signal.signal(signal.SIGUSR1, lambda *_: walk.steps.clear())
+    signal.signal(signal.SIGUSR2, lambda *_: walk.stop())
     from toolcrib.cli import main
 
     sys.argv = ["toolcrib", *words]

@@ -187,6 +187,8 @@ def show_page(root: Path) -> None:
         if sys.stdout.isatty():
             with suppress(KeyboardInterrupt):
                 server.wait()
+        else:
+            say(f"    It ends with this demo. To serve it again: toolcrib ui --root {root}")
         server.terminate()
 
 

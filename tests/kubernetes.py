@@ -10,6 +10,9 @@ from typing import Any
 
 import kmock
 
+_GROUP = "apis/sympozium.ai/v1alpha1"
+_RUN = {"group": "sympozium.ai", "version": "v1alpha1", "kind": "AgentRun"}
+
 
 class Emulator(kmock.KubernetesEmulator):
     """An emulated cluster: a change of an old version is refused, and nobody who watches misses an event."""
@@ -18,6 +21,12 @@ class Emulator(kmock.KubernetesEmulator):
         super().__attrs_post_init__()
         self._versions = itertools.count(1)
         self._writing = asyncio.Lock()
+        # kubectl leaves the check of fields to a server that describes this parameter.
+        parameter = {"name": "fieldValidation", "in": "query"}
+        check = {"patch": {"x-kubernetes-group-version-kind": _RUN, "parameters": [parameter]}}
+        paths = {f"/{_GROUP}/namespaces/{{namespace}}/agentruns/{{name}}": check}
+        self["get /openapi/v3"] << {"paths": {_GROUP: {"serverRelativeURL": f"/openapi/v3/{_GROUP}"}}}
+        self[f"get /openapi/v3/{_GROUP}"] << {"openapi": "3.0.0", "paths": paths}
 
     async def _handle(self, request: Any) -> Any:
         if request.action not in (kmock.action.CREATE, kmock.action.UPDATE):

@@ -53,21 +53,25 @@ class Runner:
         return self.answer(name, poll_s=_POLL_S)
 
 
-def serve_once(ipc: Path, seconds: float = 15.0) -> str:
-    """Poll for one request, run its line in a shell, write the result in place, and return the line."""
+def serve_once(ipc: Path, seconds: float = 15.0) -> dict[str, Any]:
+    """Poll for one request, run its line or words, write the result in place, and return the request."""
     tools = ipc / "tools"
     until = time.monotonic() + patient(seconds)
     while time.monotonic() < until:
         for path in sorted(tools.glob("exec-request-*.json")):
             result = tools / path.name.replace("request", "result")
             try:
-                request = json.loads(path.read_text())
+                request: dict[str, Any] = json.loads(path.read_text())
             except (FileNotFoundError, ValueError):
                 continue
             if result.exists():
                 continue
             done = subprocess.run(
-                ["sh", "-c", request["command"]], capture_output=True, text=True, check=False
+                request.get("argv") or ["sh", "-c", request["command"]],
+                input=request.get("stdin", ""),
+                capture_output=True,
+                text=True,
+                check=False,
             )
             answer = {
                 "id": request["id"],
@@ -77,6 +81,6 @@ def serve_once(ipc: Path, seconds: float = 15.0) -> str:
             }
             result.touch()
             write_halves(result, json.dumps(answer), 0.05)
-            return str(request["command"])
+            return request
         time.sleep(_POLL_S)
     raise AssertionError("no request came")

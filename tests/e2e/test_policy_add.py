@@ -14,8 +14,8 @@ import pytest
 from tests.commands import decides
 from tests.crib import SH, Crib
 from tests.e2e.cli.test_cli import ENVIRONMENT, cli, on_terminal
-from toolcrib.cli.commands.decide.policy import with_rule
 from toolcrib.project import load_config
+from toolcrib.project.new_rule import with_rule
 
 RULE = {"effect": "deny", "tools": ["a"]}
 WRITTEN = '- {"effect": "deny", "tools": ["a"]}\n'

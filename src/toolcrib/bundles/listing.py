@@ -79,8 +79,8 @@ class Listing:
         self._seen: dict[str, object] = {}
         """Id of a source to the revision that was taken in."""
         self._of_source: dict[str, dict[_Key, ListedTool]] = {}
-        self._sorted: dict[Sort, tuple[object, Sequence[Place]]] = {}
-        """The last order of all tools by each of these, and the changes and numbers that it was made for."""
+        self._sorted: dict[Sort, list[Place]] = {}
+        """All tools in each of the orders of `_VALUES`, once a list is asked for in it."""
         self._log: list[Put] = []
         self._logs = 0
         self._unsaved = 0
@@ -250,23 +250,27 @@ class Listing:
         tool that was called, by its id.
         """
         lists = self._fewest(frozenset(bundles), frozenset(tags))
+        if sort in _VALUES:
+            places = self._in_order(sort, lists)
+            return places[:] if sort == "name" else places[::-1]
         newest = lists[0][::-1] if len(lists) == 1 else list(_newest(lists))
         if sort == "createdAt":
             return newest
-        key, is_all = (self._logs, len(self._log), used), len(newest) == len(self._ordered)
-        if is_all and sort in self._sorted and self._sorted[sort][0] == key:
-            return self._sorted[sort][1]
-        tools, values = [self._by_order[order] for order in newest], list[Any]()
-        if sort == "name":
-            values = [(tool.full or tool.slug).casefold() for tool in tools]
-        elif sort == "modifiedAt":
-            values = [tool.modified for tool in tools]
-        else:
-            values = [(used or {}).get(tool.id, 0) for tool in tools]
-        pairs = zip(values, newest, strict=True)
-        places = sorted([(value, *order) for value, order in pairs], reverse=sort != "name")
+        numbers = used or {}  # By id, the second of an order. Most tools were never called.
+        with uncollected():
+            called = [(numbers[order[1]], *order) for order in newest if order[1] in numbers]
+            others = [(0.0, *order) for order in newest if order[1] not in numbers]
+        return [*sorted(called, reverse=True), *others]
+
+    def _in_order(self, sort: Sort, lists: Sequence[list[Order]]) -> list[Place]:
+        """Return the places of the tools in some lists, the first one in this order first."""
+        if (is_all := lists[0] is self._ordered) and sort in self._sorted:
+            return self._sorted[sort]
+        with uncollected():
+            every = self._by_order.values() if is_all else map(self._by_order.__getitem__, _newest(lists))
+            places = sorted([_place(sort, tool) for tool in every])
         if is_all:
-            self._sorted[sort] = key, places
+            self._sorted[sort] = places
         return places
 
     def page(
@@ -344,7 +348,7 @@ class Listing:
         self.disabled = sum(not tool.enabled for tool in self._tools.values())
         self._functions = Counter(tool.function for tool in self._tools.values() if tool.function)
         self._ordered = sorted(self._by_order)
-        self._groups = None
+        self._groups, self._sorted = None, {}
         self._begin_log()
 
     def _with(self, tool: ListedTool) -> Iterator[list[Order]]:
@@ -384,16 +388,30 @@ class Listing:
             del self._by_order[before.order]
             for orders in self._with(before):
                 del orders[bisect_left(orders, before.order)]
+            for sort, places in self._sorted.items():
+                del places[bisect_left(places, _place(sort, before))]
         if after is not None:
             self._functions.update([after.function] if after.function else ())
             self._tools[key] = self._by_order[after.order] = after
             for orders in self._with(after):
                 insort(orders, after.order)
+            for sort, places in self._sorted.items():
+                insort(places, _place(sort, after))
         if before != after:
             self._log.append((before, after))
             # Whoever is that far behind looks at all tools; a log without an end would fill the memory.
             if len(self._log) > _MOST_LOGGED:
                 self._begin_log()
+
+
+_VALUES: Mapping[Sort, Callable[[ListedTool], str]] = {
+    "name": lambda tool: (tool.full or tool.slug).casefold(),
+    "modifiedAt": lambda tool: tool.modified,
+}
+
+
+def _place(sort: Sort, tool: ListedTool) -> Place:
+    return (_VALUES[sort](tool), *tool.order)
 
 
 def _groups_of(tool: ListedTool) -> Iterator[tuple[str, str]]:

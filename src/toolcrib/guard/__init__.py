@@ -25,6 +25,7 @@ from toolcrib.guard.secrets.sources import (
     EnvironmentSecrets,
     SecretStatus,
     UnreadableError,
+    among,
     look_up,
     resolve,
 )

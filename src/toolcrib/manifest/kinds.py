@@ -234,7 +234,7 @@ def is_served(tool: Tool) -> bool:
 
 def is_function(tool: Tool) -> bool:
     """Return True for a function that the program itself has registered."""
-    return tool.source is None and not is_served(tool)
+    return tool.source is None and kind_of(tool).executor is not None
 
 
 def manifest_kinds() -> Iterator[Kind]:

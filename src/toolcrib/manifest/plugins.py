@@ -54,7 +54,7 @@ class Registry(Generic[R]):
         return name in self._table or name in self._installed
 
     def __getitem__(self, name: str) -> R:
-        record = self.get(name)
+        record = self._loaded.get(name) or self.get(name)
         if record is None:
             raise KeyError(name)
         return record

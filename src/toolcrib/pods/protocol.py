@@ -14,6 +14,8 @@ from typing import Any, Generic, TypeVar
 import msgspec
 from msgspec import Struct
 
+WORKSPACE = "/workspace"
+"""The folder of commands, as requests name it."""
 MAX_TIMEOUT_S, DEFAULT_TIMEOUT_S = 120, 30
 FAILED = 125
 """The exit code of a request that ran nothing; `docker run` has the same one for its own failures."""

@@ -30,7 +30,7 @@ from toolcrib.pods.ipc import Client
 from toolcrib.pods.prompt import find_skills, system_prompt
 from toolcrib.pods.protocol import EXEC, MESSAGES, OUTPUT, AgentResult, StatusUpdate, StreamChunk
 from toolcrib.pods.spool import Spool
-from toolcrib.pods.tools import execute_command, send_channel_message
+from toolcrib.pods.tools import execute_command, find_packs, send_channel_message, sidecar_tool
 from toolcrib.project import Config, Project, find
 from toolcrib.runs.agents import Agent
 from toolcrib.runs.agents.providers import PROVIDERS
@@ -44,6 +44,8 @@ from toolcrib.state import Vault
 _log = logging.getLogger("toolcrib.pods")
 _NATIVE = ("read_file", "write_file", "list_directory", "fetch_url")
 _TOOLS = ("execute_command", *_NATIVE, "send_channel_message")
+_END_BYTES = 4_096
+"""Bytes of a result that Kubernetes keeps in the status of a pod."""
 _FALSE = ("false", "0", "no", "off")
 
 
@@ -112,6 +114,8 @@ class Folders:
     tmp: str = "/tmp"  # noqa: S108 - that of the container
     state: str = "/state"
     """The database of the run. No other container needs it."""
+    end: str = "/dev/termination-log"
+    """A file of Kubernetes, whose text stays in the status of the pod; used if it exists."""
 
     @property
     def roots(self) -> tuple[RootFolder, ...]:
@@ -154,9 +158,7 @@ class PodRunner:
             result = AgentResult("error", error=f"{error.message}. {error.hint or ''}".rstrip())
         self._measure(result)
         self._write("result.json", result)
-        # The operator reads this line of the log.
-        answer = {"result": result.response, "error": result.error}
-        _log.info("result: %s", msgspec.json.encode(answer).decode())
+        self._tell_operator(result)
         self._status("done" if result.status == "success" else "failed", result.error)
         return result
 
@@ -215,7 +217,12 @@ class PodRunner:
 
         add(execute_command(client, self._task.target))
         add(send_channel_message(messages, self._task.channel, self._task.chat))
-        return _TOOLS
+        packs = [
+            sidecar_tool(tool, client, target or self._task.target)
+            for tool, target in find_packs(Path(self._folders.skills))
+        ]
+        project.toolset.add_all(packs)
+        return (*_TOOLS, *(one.name for one in packs))
 
     def _agent(self, tools: tuple[str, ...]) -> Agent:
         task = self._task
@@ -261,6 +268,13 @@ class PodRunner:
         }
         if run is not None:
             result.metrics |= {"inputTokens": run.input_tokens, "outputTokens": run.output_tokens}
+
+    def _tell_operator(self, result: AgentResult) -> None:
+        """Write the result where the operator reads it: a log line, and if it is short the pod's status."""
+        text = msgspec.json.encode({"result": result.response, "error": result.error})
+        _log.info("result: %s", text.decode())
+        if len(text) <= _END_BYTES and os.path.exists(self._folders.end):
+            Path(self._folders.end).write_bytes(text)
 
     def _status(self, phase: str, message: str = "") -> None:
         self._write("status.json", StatusUpdate(phase, message, written(time.time())))

@@ -20,15 +20,13 @@ from toolcrib.executors.directory import host_of
 from toolcrib.executors.output import decoded, facts
 from toolcrib.executors.workspace.workspace import LowestLevel, Workspace
 from toolcrib.pods.ipc import Server
-from toolcrib.pods.protocol import EXEC, ExecRequest, ExecResult
+from toolcrib.pods.protocol import EXEC, WORKSPACE, ExecRequest, ExecResult
 from toolcrib.pods.spool import Spool
 from toolcrib.sandbox import Warmth, configure
 from toolcrib.sandbox.files.paths import within
 from toolcrib.spec import CallContext, Level, Limits, Network, Outcome, Permissions
 from toolcrib.spec.record import record
 
-WORKSPACE = "/workspace"
-"""The folder of commands, as requests name it."""
 _IN_POD = os.path.lexists(WORKSPACE)
 _MAX_OUTPUT = 8 << 20
 """Bytes kept of each output stream."""
@@ -137,13 +135,13 @@ async def serve_sidecar(
     ipc: str,
     box: Box,
     *,
-    target: str = "",
+    targets: tuple[str, ...] = (),
     owners: tuple[int, ...] = (),
     concurrency: int = 8,
     stop: asyncio.Event | None = None,
     ready: Callable[[Spool], None] = lambda _: None,
 ) -> None:
-    """Serve the commands in an IPC folder: those for this target, and those for any."""
+    """Serve the commands in an IPC folder: those for these targets, and those for any."""
     tools = command_tools(box, ipc)
     # A burst of requests finds as many sandboxes ready as it may use, and an idle sidecar keeps them.
     configure(Warmth(idle_s=_LONG_S, spare_idle_s=_LONG_S, spares=concurrency, spares_each=concurrency))
@@ -160,7 +158,7 @@ async def serve_sidecar(
     spool = Spool(ipc, EXEC.folder, owners)
     try:
         ready(spool)
-        served = ("", target)
+        served = ("", *targets)
         await Server(
             spool, EXEC, execute, accepts=lambda request: request.target in served, concurrency=concurrency
         ).run(stop)

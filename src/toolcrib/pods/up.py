@@ -77,7 +77,8 @@ class LocalPod:
                 await start(
                     "bridge", "--ipc", str(ipc), "--state", str(self.folder / "bridge.db"), NATS_URL=url
                 )
-            await start("sidecar", *folders)
+            targets = (f"--target={one.name}" for one in self._skills.iterdir() if one.is_dir())
+            await start("sidecar", *folders, *targets)
             more = ["--skills", str(self._skills), "--state", str(self.folder / "state"), "--recorded"]
             await start("pod-run", *folders, *more)
             ends = {asyncio.create_task(one.wait()): program for program, one in processes.items()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import closing, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -13,7 +14,7 @@ from toolcrib.core.bound import Bound
 from toolcrib.core.events import stream_events
 from toolcrib.core.toolset import Toolset, run_sync
 from toolcrib.errors import StateUnavailable
-from toolcrib.guard import SETTINGS, EnvironmentSecrets, Ledger, Trusted
+from toolcrib.guard import SETTINGS, EnvironmentSecrets, Ledger, Rule, Trusted
 from toolcrib.manifest import Diagnostic
 from toolcrib.project.catalog.catalog import ProjectCatalog
 from toolcrib.project.catalog.lists import ListParts
@@ -206,6 +207,12 @@ class Project(ListParts, DurableParts):
     def invoke_sync(self, call: Call) -> Result:
         """Do the same as `invoke`, for code without `await`."""
         return run_sync(lambda: self.invoke(call))
+
+    def use_rules(self, rules: tuple[Rule, ...]) -> None:
+        """Decide by these rules of the policy from now on."""
+        self.config = replace(self.config, rules=rules)
+        self._steps.access.use(self.config.policy)
+        self.toolset.announce()
 
     def subscribe(
         self, caller: str = "local", identity: Caller | None = None, *, size: int = 1_000

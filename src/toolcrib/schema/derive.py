@@ -91,8 +91,11 @@ class FunctionShape:
 
         self.struct, parameters, extra = None, self.parameters, self.extra
         if flat and len(parameters) == 1 and extra is None and _is_struct(parameters[0]):
-            self._alone(parameters[0])
-            self._read = Annotation(parameters[0].annotation)
+            try:
+                self._read = Annotation(parameters[0].annotation)
+            except DefinitionError:
+                self._alone(parameters[0])
+                raise
             if self._read.schema.get("type") == "object":
                 self.struct = parameters[0].name
                 return

@@ -11,7 +11,10 @@ _UNSPACED = "\u0e00-\u0eff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 """Thai, Lao, Japanese, Chinese: written without spaces between words."""
 _WORD = re.compile(rf"[{_UNSPACED}]+|[^\W_{_UNSPACED}]+")
 _IS_UNSPACED = re.compile(rf"[{_UNSPACED}]")
-_SPACED = bytes(byte if chr(byte).isalnum() and byte < 128 else 32 for byte in range(256))
+_ASCII = [chr(byte) if byte < 128 and chr(byte).isalnum() else " " for byte in range(256)]
+_LOWER = "".join(_ASCII).lower().encode()
+_SHAPE = "".join("A" if one.isupper() else " " if one == " " else "a" for one in _ASCII).encode()
+"""The bytes of ASCII as words in lower case, and by what makes a border: `HTTPServer` is `AAAAAaaaaa`."""
 
 
 def words_of(text: str) -> list[str]:
@@ -41,12 +44,11 @@ def indexed_words(text: str) -> list[str]:
 
 def _runs(text: str) -> list[str]:
     if text.isascii():  # Of ten thousand long descriptions regular expressions would take ten seconds.
-        spaced = text.encode().translate(_SPACED).decode()
-        mixed = {word for word in spaced.split() if not word.islower()}
-        humps = {word: runs for word in mixed if len(runs := _HUMP.sub(" ", word).split()) > 1}
-        if humps:
-            spaced = " ".join([run for word in spaced.split() for run in humps.get(word, (word,))])
-        return spaced.lower().split()
+        raw = text.encode()
+        shape = raw.translate(_SHAPE)
+        if b"aA" in shape or b"AAa" in shape:
+            raw = _HUMP.sub(" ", text).encode()
+        return raw.translate(_LOWER).decode().split()
     # NFKD separates letters from their accents, which are then left out. NFC puts together again what else it
     # took apart, such as Korean syllables.
     apart = unicodedata.normalize("NFKD", text)

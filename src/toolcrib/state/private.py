@@ -9,11 +9,12 @@ import os
 import pwd
 import secrets
 import stat
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from toolcrib.errors import StateUnavailable
+from toolcrib.errors import ConflictError, StateUnavailable, UsageError
 
 _MAX_BYTES = 64 * 1024 * 1024
 
@@ -130,3 +131,55 @@ def sync_folder(folder: Path) -> None:
             raise
     finally:
         os.close(descriptor)
+
+
+def read_inside(path: Path, root: Path) -> str | None:
+    """Return the text of a file that is to be changed, None without one.
+
+    Raises UsageError if it cannot be read as text, and for a link out of the project: a clone could let a
+    command change any file of its user.
+    """
+    if path.is_relative_to(root) and not path.resolve().is_relative_to(root.resolve()):
+        raise UsageError(f"{path} leads out of the project by a symbolic link", hint="Remove the link.")
+    try:
+        return path.read_text(encoding="utf-8") if path.exists() else None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} cannot be read: {error}", hint="Repair it, or move it away.") from None
+
+
+def diff_of(path: Path, before: str | None, after: str) -> str:
+    """Return the change of a file as a unified diff; nothing if no line changes."""
+    import difflib
+
+    old, new = (before or "").splitlines(), after.splitlines()
+    lines = difflib.unified_diff(old, new, str(path), str(path), n=2, lineterm="")
+    return "".join(f"{line}\n" for line in lines)
+
+
+@contextmanager
+def written(path: Path) -> Iterator[None]:
+    """Raise StateUnavailable if a file cannot be written in the block."""
+    try:
+        yield
+    except OSError as error:
+        raise unwritable(path, error) from None
+
+
+def replace_file(path: Path, before: str | None, text: str) -> str:
+    """Replace a file as a whole, or make it (None before). Return the text with the file's own line ends.
+
+    Raises ConflictError if it is not what it was.
+    """
+    now = None
+    with written(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists():
+            with path.open(encoding="utf-8") as file:
+                now = file.read()
+            if file.newlines == "\r\n":
+                text = text.replace("\n", "\r\n")
+        # A person may have looked at the change for minutes, and an editor may have saved meanwhile.
+        if now != before:
+            raise ConflictError(f"{path} has just changed", hint="Run the command again.")
+        put_file(path, text.encode(), mode=0o600 if before is None else path.stat().st_mode & 0o777)
+    return text

@@ -25,7 +25,7 @@ def this_process() -> str:
 
 def short_name() -> str:
     """Return the number and the start time of this process: `4711/882341`."""
-    return "/".join(this_process().split("/")[2:])
+    return _short_name_of(os.getpid())
 
 
 def is_running(short_name: str) -> bool:
@@ -66,7 +66,12 @@ def boot_id() -> str:
 
 @cache
 def _name_of(pid: int) -> str:
-    return f"{boot_id()}/{_pid_namespace()}/{pid}/{_start_time(str(pid))}"
+    return f"{boot_id()}/{_pid_namespace()}/{_short_name_of(pid)}"
+
+
+@cache
+def _short_name_of(pid: int) -> str:
+    return f"{pid}/{_start_time(str(pid))}"
 
 
 def _pid_namespace() -> str:

@@ -128,19 +128,21 @@ class UsageCounts:
         step = math.ceil(math.log(max(ms, 0.01), _STEP))
         with self._lock:
             self._lasted[tool, int(now) // _DAY_S, step] += 1
-            self._add((tool, int(now) // _HOUR_S), UsageOfTool(1, int(failed), now, answered))
+            self._add((tool, int(now) // _HOUR_S), 1, int(failed), now, answered)
             if self._writer is None and not self._ended:
                 self._writer = threading.Thread(target=self._write, name="toolcrib-usage", daemon=True)
                 self._writer.start()
-        self._wake.set()
+        if not self._wake.is_set():  # To set it again takes longer than all else here.
+            self._wake.set()
 
-    def _add(self, key: tuple[str, int], more: UsageOfTool) -> None:
-        one = self._pending.setdefault(key, more)
-        if one is not more:
-            one.calls += more.calls
-            one.failures += more.failures
-            one.answered += more.answered
-            one.last_called_at = max(one.last_called_at or 0.0, more.last_called_at or 0.0)
+    def _add(self, key: tuple[str, int], calls: int, failures: int, last: float, answered: int) -> None:
+        one = self._pending.get(key)
+        if one is None:
+            one = self._pending[key] = UsageOfTool()
+        one.calls += calls
+        one.failures += failures
+        one.answered += answered
+        one.last_called_at = max(one.last_called_at or last, last)
 
     def of(self, tool: str) -> UsageOfTool:
         """Return the counts of one tool."""
@@ -207,7 +209,7 @@ class UsageCounts:
             with self._lock:
                 # Calls were counted in the meantime, so these are added, not put back.
                 for key, one in pending.items():
-                    self._add(key, one)
+                    self._add(key, one.calls, one.failures, one.last_called_at or 0.0, one.answered)
                 self._lasted.update(lasted)
             raise
 

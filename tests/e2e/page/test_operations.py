@@ -48,9 +48,11 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServerProce
     crib.shell("idle", permissions={"secrets": {"SHOP_KEY": {"type": "string"}}})
     crib.write(".toolcrib/agents/helper.yml", json.dumps(AGENT))
     crib.write(".toolcrib/workflows/chain.yml", json.dumps(WORKFLOW))
-    rules = [{"name": "no-etc", "effect": "deny", "callers": ["mcp:*"], "reason": "Not from outside."}]
-    crib.write(".toolcrib/config.yml", json.dumps({"policy": {"rules": rules}}))
     mcp_servers.mount(crib, "broken", "import sys\nsys.exit('no such luck')\n")
+    servers = json.loads((crib.home / "config.yml").read_text())["mcp_servers"]
+    rule = {"name": "no-etc", "effect": "deny", "callers": ["mcp:*"], "reason": "Not from outside."}
+    settings = f"mcp_servers: {json.dumps(servers)}\npolicy:\n  rules:\n  - {json.dumps(rule)}\n"
+    crib.write(".toolcrib/config.yml", settings)
     data = crib.root.with_name(f"{crib.root.name}-data")
     config = load_config(crib.home / "config.yml", crib.root)
     Ledger(Vault(crib.root, data)).accept(settings_rows(config), "ann", "program")
@@ -110,7 +112,7 @@ def test_a_token_is_shown_once_works_and_is_revoked(opened: Open, server: HttpSe
     assert server.send("GET", "/tools", token=token).status == 401
 
 
-def test_a_decision_is_explained_and_a_rule_is_tried_on_past_calls(opened: Open) -> None:
+def test_a_decision_is_explained_and_a_rule_is_tried_on_past_calls_and_added(opened: Open) -> None:
     page = opened().log_in("/operations/policy")
     expect(page.get_by_role("region", name="Rules in force")).to_contain_text("Not from outside.")
     explain = page.locator("form").filter(has=page.get_by_role("heading", name="Explain a call"))
@@ -118,7 +120,7 @@ def test_a_decision_is_explained_and_a_rule_is_tried_on_past_calls(opened: Open)
     explain.get_by_label("Caller").fill("mcp:editor")
     explain.get_by_role("button", name="Explain").click()
     expect(explain.get_by_role("status")).to_contain_text("the rule 'no-etc' says deny")
-    form = page.get_by_role("form", name="Try a rule on past calls")
+    form = page.get_by_role("form", name="Try and add a rule")
     form.get_by_label("Tools (patterns").fill("gr*")
     form.get_by_label("JSON Schema").fill('{"properties": {"c": {"const": "echo one"}}}')
     form.get_by_role("button", name="Try", exact=True).click()
@@ -127,6 +129,10 @@ def test_a_decision_is_explained_and_a_rule_is_tried_on_past_calls(opened: Open)
     expect(call).to_contain_text("allow")
     expect(call).to_contain_text("ask")
     expect(form.get_by_role("row").filter(has_text="ask")).to_contain_text("2")
+    form.get_by_role("button", name="Add this rule").click()
+    form.get_by_role("button", name="Really Add this rule?").click()
+    expect(page.get_by_role("region", name="Rules in force")).to_contain_text("echo one")
+    expect(form.get_by_role("button", name="Add this rule")).to_have_count(0)
 
 
 def test_a_workflow_is_started_and_drawn_and_a_run_is_forked(opened: Open) -> None:

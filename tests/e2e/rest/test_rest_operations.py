@@ -31,6 +31,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServerProce
     mcp_servers.mount(crib, "calculator", mcp_servers.GOOD)
     mcp_servers.mount(crib, "broken", "import sys\nsys.exit('no such luck')\n")
     data = crib.root.with_name(f"{crib.root.name}-data")
+    written = json.loads((crib.home / "config.yml").read_text())
+    crib.write(".toolcrib/config.yml", f"mcp_servers: {json.dumps(written['mcp_servers'])}\n")
     config = load_config(crib.home / "config.yml", crib.root)
     Ledger(Vault(crib.root, data)).accept(settings_rows(config), "ann", "program")
     with http_server(crib.root, env={"SHOP_KEY": ""}) as running:
@@ -75,7 +77,9 @@ def test_only_a_person_logs_in_and_only_to_a_remote_server(
     assert (server.send("POST", path, {}).status, server.send("POST", path, {}).code) == (403, "denied")
     refused = server.send("POST", path, {}, session, token=None)
     assert "local program" in refused.json["error"]["message"]
-    # It still runs: nothing was begun.
+    assert server.send("DELETE", path).status == 403
+    assert server.send("DELETE", path, None, session, token=None).json == {"loggedOut": False}
+    # It still runs: nothing was begun or ended.
     wait_for(lambda: state(server, "calculator")["state"] == "ready", "the state")
 
 
@@ -126,6 +130,21 @@ def test_a_rule_is_tried_on_past_calls(server: HttpServerProcess) -> None:
     wrong = server.send("POST", "/policy/try", {"rule": {"effect": "maybe"}})
     assert (wrong.status, wrong.code) == (400, "invalid_config"), wrong.body
     assert "deny, ask, allow" in wrong.json["error"]["message"] + str(wrong.json["error"]["hint"])
+
+
+def test_a_person_adds_a_rule_that_counts_at_once(server: HttpServerProcess, session: dict[str, str]) -> None:
+    rule = {"name": "still", "effect": "deny", "tools": ["idle"], "reason": "Not today."}
+    assert server.send("POST", "/policy/rules", {"rule": rule}).status == 403
+    wrong = server.send("POST", "/policy/rules", {"rule": {"effect": "maybe"}}, session, token=None)
+    assert (wrong.status, wrong.code) == (400, "invalid_config")
+    assert server.send("GET", "/policy").json["rules"] == []
+    added = server.send("POST", "/policy/rules", {"rule": rule}, session, token=None)
+    assert (added.status, added.json["inForce"]) == (201, True), added.body
+    assert server.send("GET", "/policy").json["rules"] == [rule]
+    refused = server.send("POST", "/tools/invoke/idle", {"args": {"c": "true"}})
+    assert (refused.status, refused.code) == (403, "policy_denied"), refused.body
+    (line,) = server.send("GET", "/audit?event=POLICY_CHANGED").json["lines"]
+    assert (line["fields"]["channel"], line["fields"]["rule"]) == ("page", rule)
 
 
 def test_usage_has_tokens_and_what_is_not_used(server: HttpServerProcess) -> None:

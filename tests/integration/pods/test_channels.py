@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from urllib.parse import urlencode
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tests.chat_services import LIMITED, SERVICES, Service, environment, served
 from toolcrib.egress import Egress
@@ -119,7 +120,7 @@ async def test_slack_text_cannot_mention_everybody(egress: Egress) -> None:
 
 async def test_buttons_are_those_of_the_service(egress: Egress) -> None:
     buttons = [Button("Approve", "yes 1"), Button("Deny", "no 1")]
-    for name in ("telegram", "slack", "whatsapp"):
+    for name in WITH_TOKEN:
         async with served(name) as running:
             await opened(name, running.url, egress).send(Outbound(name, "?", "42", buttons=buttons), "key")
             written = json.dumps(running.heard[-1].body)
@@ -172,6 +173,32 @@ def test_slack_events_count_if_they_are_signed_and_new() -> None:
     form = urlencode({"payload": json.dumps(press)}).encode()
     (pressed,) = channel.accept(slack_request(form, now, form=True)).messages
     assert (pressed.sender, pressed.action) == ("U1", "approve 1")
+
+
+def test_discord_presses_count_if_they_are_signed_and_new() -> None:
+    key = Ed25519PrivateKey.generate()
+    known = {"DISCORD_PUBLIC_KEY": key.public_key().public_bytes_raw().hex()}
+    channel = open_channel("discord", known, Egress())
+
+    def request(body: dict[str, object], at: float, by: Ed25519PrivateKey = key) -> WebRequest:
+        raw, stamp = json.dumps(body).encode(), str(int(at))
+        signature = by.sign(stamp.encode() + raw).hex()
+        return WebRequest("POST", {}, {"x-signature-timestamp": stamp, "x-signature-ed25519": signature}, raw)
+
+    now = time.time()
+    ping = channel.accept(request({"type": 1}, now))
+    assert (ping.messages, json.loads(ping.text), ping.content_type) == ((), {"type": 1}, "application/json")
+    press = {"type": 3, "id": "9", "channel_id": "42", "data": {"custom_id": "approve 1"}}
+    for person in ({"user": {"id": "7"}}, {"member": {"user": {"id": "7"}}}):
+        answer = channel.accept(request({**press, **person}, now))
+        assert answer.messages == [Inbound("discord", "9", "42", "7", "", "", "approve 1")]
+        assert json.loads(answer.text) == {"type": 6}
+    other = Ed25519PrivateKey.generate()
+    for wrong in (request(press, now, other), request(press, now - 1000), WebRequest("POST", {}, {}, b"{}")):
+        with pytest.raises(InvalidToken):
+            channel.accept(wrong)
+    with pytest.raises(SecretMissing, match="DISCORD_PUBLIC_KEY"):
+        open_channel("discord", {}, Egress()).accept(request({"type": 1}, now))
 
 
 def test_whatsapp_requests_count_if_they_are_signed() -> None:

@@ -197,7 +197,9 @@ async def test_requests_of_a_service_are_accepted_if_they_are_signed(nats: NatsP
             assert await post(signed("signing", body)) == 200
             assert await post(signed("other", body)) == 401
             assert await post(signed("signing", b"{"), b"{") == 400
-        assert await bus.last(f"{RECEIVED}.webhook", Inbound) == Inbound("webhook", "1", "room", "ann", "hi")
+        assert await bus.last(f"{RECEIVED}.webhook.web", Inbound) == Inbound(
+            "webhook", "1", "room", "ann", "hi"
+        )
 
 
 async def test_a_login_and_tls_are_those_of_the_server(tmp_path: Any) -> None:

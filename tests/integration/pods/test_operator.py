@@ -6,6 +6,7 @@ import asyncio
 import copy
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -113,6 +114,15 @@ class World:
         async with self.server.clients[0].delete(f"/api/v1/namespaces/ns/pods/{name}") as answer:
             assert answer.status < 300, await answer.text()
 
+    async def kubectl(self, *words: str) -> str:
+        environment = {**os.environ, "KUBECONFIG": str(self.config)}
+        argv = ["kubectl", "--cache-dir", str(self.config.parent / "cache"), *words]
+        done = await asyncio.to_thread(
+            subprocess.run, argv, env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
     def said(self, name: str, result: str, error: str = "") -> None:
         line = json.dumps({"result": result, "error": error})
         log = f"tool call: my_new_tool\n2026-01-01 result: {line}\n"
@@ -132,7 +142,9 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
     async with Emulator() as server, kmock.Server(server):
         for name, kind in KINDS.items():
             info = kmock.ResourceInfo(
-                namespaced=kind not in ("Namespace", "CustomResourceDefinition"), kind=kind
+                namespaced=kind not in ("Namespace", "CustomResourceDefinition"),
+                kind=kind,
+                singular=kind.lower(),
             )
             info.verbs, info.subresources = set(VERBS), {"status"}
             server.resources[name] = info
@@ -169,6 +181,34 @@ async def test_the_run_of_the_guide_gets_a_pod_and_its_result(world: World) -> N
             "2026-01-01T00:01:00Z",
         )
         assert world.raw(INSTANCES, "my-instance")["status"]["phase"] == "Ready"
+
+
+async def test_kubectl_applies_the_run_of_the_guide_and_shows_its_result(
+    world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    if shutil.which("kubectl") is None:
+        pytest.skip("kubectl is not installed")
+    monkeypatch.setenv("KUBECONFIG", str(world.config))
+    memo = kopf.Memo(cluster=Cluster(kopf.OperatorSettings()), platform=Platform("toolcrib:1"))
+    kopf_calls: Any = handlers  # with fewer arguments here
+    await world.put(INSTANCES, "my-instance", spec={})
+    run = {"apiVersion": "sympozium.ai/v1alpha1", "kind": "AgentRun", "metadata": {"name": "test-tool"}}
+    (tmp_path / "run.yaml").write_text(json.dumps({**run, "spec": GUIDE}))
+    try:
+        for done in ("created", "unchanged"):
+            applied = await world.kubectl("apply", "-f", str(tmp_path / "run.yaml"))
+            assert applied == f"agentrun.sympozium.ai/test-tool {done}\n"
+            await kopf_calls.reconcile(body=kopf.Body(world.raw(RUNS, "test-tool")), memo=memo)
+        world.said("test-tool-agent", "It says hello.")
+        await world.pod_is("test-tool-agent", "Succeeded")
+        pod = world.raw(PODS, "test-tool-agent")
+        await kopf_calls.pod_changed(
+            event={"type": "MODIFIED", "object": pod}, body=kopf.Body(pod), memo=memo
+        )
+    finally:
+        await memo.cluster.aclose()
+    result = await world.kubectl("get", "agentrun", "test-tool", "-o", "jsonpath={.status.result}")
+    assert result == "It says hello."
 
 
 async def test_a_run_waits_for_its_instance_and_an_operator_that_starts_again_changes_nothing(
@@ -253,7 +293,10 @@ async def test_a_run_gets_one_pod_however_old_the_body_is(
         with pytest.raises(kopf.TemporaryError, match="409"):
             await cluster.set_status(old, {"phase": "Pending"})
         await world.remove_pod("once-agent")
-        status = await again()
+        # The watch of runs begins anew.
+        run = kopf.Body(world.raw(RUNS, "once"))
+        await kopf_calls.run_seen(event={"type": None, "object": run}, body=run, memo=memo)
+        status = world.status("once")
         assert (status["phase"], pod.deleted) == ("Failed", True)
         assert "deleted" in status["message"]
         await seen("DELETED")

@@ -31,7 +31,8 @@ def lead(monkeypatch: pytest.MonkeyPatch) -> None:
 def folders(tmp_path: Path) -> Folders:
     for name in ("ipc", "workspace", "skills", "tmp"):
         (tmp_path / name).mkdir()
-    return Folders(*(str(tmp_path / name) for name in ("ipc", "workspace", "skills", "tmp", "state")))
+    (tmp_path / "end").touch()
+    return Folders(*(str(tmp_path / name) for name in ("ipc", "workspace", "skills", "tmp", "state", "end")))
 
 
 def script(*steps: Step) -> list[dict[str, Any]]:
@@ -57,6 +58,10 @@ def outputs(folders: Folders) -> dict[str, Any]:
     return {path.name: json.loads(path.read_text()) for path in Path(folders.ipc, "output").iterdir()}
 
 
+def ended(folders: Folders) -> Any:
+    return json.loads(Path(folders.end).read_text())
+
+
 async def test_a_task_runs_with_the_tools_of_the_guide(
     folders: Folders, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -74,7 +79,7 @@ async def test_a_task_runs_with_the_tools_of_the_guide(
         channel="slack",
         chat="C7",
     )
-    assert await executor == "echo out; echo err >&2; exit 3"
+    assert (await executor)["command"] == "echo out; echo err >&2; exit 3"
     assert (result.status, result.response, result.metrics["toolCalls"]) == ("success", "All is done.", 5)
     seen = shown(folders)
     assert seen["execute_command"] == "out\n\nSTDERR: err\n\n(exit code: 3)"
@@ -88,6 +93,7 @@ async def test_a_task_runs_with_the_tools_of_the_guide(
     written = outputs(folders)
     assert written["result.json"]["response"] == "All is done."
     assert written["status.json"]["phase"] == "done"
+    assert ended(folders) == {"result": "All is done.", "error": ""}
     parts = [written[f"stream-{number}.json"]["content"] for number in range(len(written) - 2)]
     assert "".join(parts) == "All is done."
     assert list((ipc / "tools").glob("exec-*")) == []
@@ -109,6 +115,59 @@ async def test_what_tools_refuse_and_how_long_results_are(folders: Folders) -> N
     assert seen["read_file"].startswith("Error: path escapes sandbox: /etc/passwd")
     assert seen["write_file"].startswith("Error: ")
     assert seen["send_channel_message"].startswith("Error: ")
+
+
+PACK = """\
+kind: SkillPack
+spec:
+  sidecar:
+    tools:
+      - name: weigh
+        description: Weigh a part.
+        exec: [sh, -c, 'printf "%s|" "$@"; cat', run]
+        subcommand: ${PART}
+        positionalArgs: [part, unit]
+        inputMode: stdin
+        parameters:
+          type: object
+          required: [part]
+          properties:
+            part: {type: string, description: The part}
+            unit: {type: string, description: The unit}
+            scales: {type: integer, description: The scales}
+"""
+
+
+async def test_the_tools_of_a_skillpack_run_in_its_sidecar(folders: Folders) -> None:
+    (Path(folders.skills) / "scales").mkdir()
+    pack = Path(folders.skills) / "scales" / "pack.yaml"
+    pack.write_text(PACK)
+    executor = asyncio.create_task(asyncio.to_thread(serve_once, Path(folders.ipc)))
+    await ran(folders, ("weigh", {"part": "-a b", "scales": 7}), target="another")
+    request = await executor
+    assert (request["target"], request["timeout"], request["workDir"]) == ("scales", 120, "/workspace")
+    assert shown(folders)["weigh"] == '${PART}|--|-a b|{"scales": 7}'
+
+
+@pytest.mark.parametrize(
+    ("written", "instead", "reason"),
+    [
+        ("positionalArgs: [part, unit]", "positionalArgs: [size]", "there is no parameter 'size'"),
+        ("name: weigh", "name: read_file", "read_file"),
+        (
+            'exec: [sh, -c, \'printf "%s|" "$@"; cat\', run]',
+            "command: [cat, '${part}']\n        env: {K: '${KEY}'}",
+            "KEY",
+        ),
+    ],
+)
+async def test_a_skillpack_that_is_wrong_ends_the_run(
+    folders: Folders, written: str, instead: str, reason: str
+) -> None:
+    assert written in PACK
+    (Path(folders.skills) / "pack.yml").write_text(PACK.replace(written, instead))
+    result = await ran(folders, ("weigh", {"part": "a"}))
+    assert (result.status, reason in result.error) == ("error", True), result.error
 
 
 async def test_a_run_without_tools_and_one_that_fails(folders: Folders) -> None:
@@ -157,7 +216,19 @@ def test_pod_up_prints_the_answer(tmp_path: Path) -> None:
     steps = script(
         ("execute_command", {"command": "echo turned > /workspace/out; cat out"}),
         ("send_channel_message", {"channel": "slack", "text": "It is turned."}),
+        ("note", {"file": "notes", "lathe": 7}),
     )
+    words = {name: {"description": name} for name in ("file", "lathe")}
+    note = {
+        "name": "note",
+        "description": "Note",
+        "exec": ["tee"],
+        "inputMode": "stdin",
+        "positionalArgs": ["file"],
+        "parameters": {"type": "object", "properties": words},
+    }
+    (tmp_path / "skills/notes").mkdir(parents=True)
+    (tmp_path / "skills/notes/pack.yaml").write_text(json.dumps({"sidecar": {"tools": [note]}}))
     spec = {"task": "do it", "model": {"provider": "scripted", "model": "", "script": steps}}
     document = {
         "apiVersion": "sympozium.ai/v1alpha1",
@@ -167,7 +238,7 @@ def test_pod_up_prints_the_answer(tmp_path: Path) -> None:
     }
     (tmp_path / "run.yaml").write_text(json.dumps(document))
     environment = {**os.environ, "TOOLCRIB_DATA": str(tmp_path / "data")}
-    done = run(["pod", "up", "run.yaml"], tmp_path, environment)
+    done = run(["pod", "up", "run.yaml", "--skills", "skills"], tmp_path, environment)
     assert (done.returncode, done.stdout) == (0, b"All is done.\n"), done.stderr
     folder = tmp_path / "data/pods/test-tool"
     assert not (folder / "state").exists()
@@ -177,6 +248,7 @@ def test_pod_up_prints_the_answer(tmp_path: Path) -> None:
     stored = b"".join(path.read_bytes() for path in (folder / "nats").rglob("*.blk"))
     assert b"It is turned." in stored
     assert (folder / "workspace/out").read_text() == "turned\n"
+    assert (folder / "workspace/notes").read_text() == '{"lathe": 7}'
     (tmp_path / "other.yaml").write_text("kind: Pod\n")
     done = run(["pod", "up", "other.yaml"], tmp_path, environment)
     assert done.returncode == 4

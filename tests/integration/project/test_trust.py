@@ -23,12 +23,12 @@ ENV: dict[str, Any] = {"permissions": {"env": ["PATH"]}}
 TRUE = {"c": "echo ran"}
 
 
-def ask(crib: Crib, tool: str = "sh", caller: str = AGENT, **more: Any) -> Result:
+def ask(crib: Crib, tool: str = "sh", caller: str = AGENT, arguments: Any = TRUE, **more: Any) -> Result:
     crib.accept = "trusted"
 
     async def once() -> Result:
         async with crib.open() as project:
-            return await project.invoke(Call(tool, TRUE, caller=caller, **more))
+            return await project.invoke(Call(tool, arguments, caller=caller, **more))
 
     return asyncio.run(once())
 
@@ -81,6 +81,19 @@ def test_what_only_reads_in_the_project_does_not(crib: Crib, permissions: dict[s
     crib.shell(permissions=permissions, **READER)
     for caller in (AGENT, "cli", "local"):
         assert ask(crib, caller=caller).unwrap() == "ran\n"
+
+
+def test_a_composite_tool_waits_if_a_tool_of_its_steps_acts(crib: Crib) -> None:
+    crib.shell("look", **READER)
+    crib.shell("save", permissions={"fs": {"write": ["."]}}, **READER)
+    crib.trust_tools("save")
+    step: dict[str, Any] = {"id": "one", "tool": "look", "args": TRUE}
+    crib.tool("both", "composite", {"steps": [step]})
+    assert ask(crib, "both", arguments={}).unwrap() == "ran\n"
+    crib.tool("both", "composite", {"steps": [{**step, "tool": "save"}]})
+    assert "call save: write ." in failed(ask(crib, "both", arguments={}), "approval_required")
+    crib.trust_tools("both")
+    assert ask(crib, "both", arguments={}).ok
 
 
 def test_more_attempts_and_more_memory_than_others_have_wait(crib: Crib) -> None:

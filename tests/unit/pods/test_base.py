@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,8 +14,12 @@ import pytest
 from ruamel.yaml import YAML
 
 from toolcrib.cli.group import COMMANDS, toolcrib
+from toolcrib.schema import SchemaCheck
 
 BASE = Path(__file__).parents[3] / "deploy" / "base"
+TESTS = Path(__file__).parents[2]
+KUBERNETES = json.loads((TESTS / "data" / "kubernetes.json").read_text())
+"""Kubernetes' own schema of every kind that is used here."""
 
 
 def resources() -> Iterator[dict[str, Any]]:
@@ -34,6 +40,45 @@ def containers() -> Iterator[tuple[str, dict[str, Any]]]:
     for name, template in workloads():
         for one in (*template["spec"].get("initContainers", ()), *template["spec"]["containers"]):
             yield name, one
+
+
+def misfits(one: dict[str, Any]) -> list[str]:
+    name = KUBERNETES["kinds"][f"{one['apiVersion']}/{one['kind']}"]
+    check = SchemaCheck({"$ref": f"#/$defs/{name}", "$defs": KUBERNETES["$defs"]})
+    return [f"{found.path} {found.message}" for found in check.violations(one)]
+
+
+def test_kubernetes_accepts_the_base_and_the_pods_of_runs() -> None:
+    made = [one for file in (TESTS / "golden" / "pods").iterdir() for one in json.loads(file.read_text())]
+    for one in (*resources(), *made):
+        assert misfits(one) == [], (one["kind"], one["metadata"]["name"])
+    *_, pod = made
+    pod["spec"]["containers"][0]["restartPolicies"] = "Always"
+    pod["spec"]["initContainers"][0]["resources"]["limits"]["cpu"] = True
+    wrong = misfits(pod)
+    assert len(wrong) == 2
+    assert "restartPolicies" in "".join(wrong)
+
+
+def test_the_overlay_of_the_docs_renders(tmp_path: Path) -> None:
+    if shutil.which("kubectl") is None:
+        pytest.skip("kubectl is not installed")
+    page = (BASE.parents[1] / "docs" / "kubernetes.md").read_text()
+    overlay = page.partition("```text\n# overlay/kustomization.yaml\n")[2].partition("```")[0]
+    shutil.copytree(BASE, tmp_path / "deploy" / "base")
+    (tmp_path / "overlay").mkdir()
+    (tmp_path / "overlay" / "kustomization.yaml").write_text(overlay)
+    (tmp_path / "overlay" / "grants-key").write_bytes(bytes(range(32)))
+    argv = ["kubectl", "kustomize", str(tmp_path / "overlay")]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    made = list(YAML(typ="safe").load_all(done.stdout))
+    for one in made:
+        assert misfits(one) == [], (one["kind"], one["metadata"]["name"])
+    secrets = {one["metadata"]["name"] for one in made if one["kind"] == "Secret"}
+    assert {"nats-login", "database", "grants-key", "project", "telegram"} <= secrets
+    assert "image: registry.example.com/toolcrib:1" in done.stdout
+    assert "image: toolcrib\n" not in done.stdout
 
 
 def test_every_file_is_part_of_the_base() -> None:

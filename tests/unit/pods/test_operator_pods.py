@@ -13,7 +13,7 @@ import pytest
 from toolcrib.pods.operator.base import crd_yaml
 from toolcrib.pods.operator.pod import Platform, manifests, pod_name
 from toolcrib.pods.operator.resources import AgentRunSpec, InstanceSpec, definitions
-from toolcrib.pods.operator.standing import standing_of
+from toolcrib.pods.operator.standing import DELETED, standing_of
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "pods"
 BASE = Path(__file__).parents[3] / "deploy" / "base"
@@ -149,4 +149,18 @@ def test_the_status_of_a_run_follows_its_pod(
     status: dict[str, Any], log: str, expected: tuple[Any, ...]
 ) -> None:
     found = standing_of({"status": status}, log)
+    assert (found["phase"], found["message"], found.get("result")) == expected
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ('{"result":"a","error":""}', ("Succeeded", "", "a")),
+        ('{"result":"","error":"no"}', ("Failed", "no", "")),
+        ("killed", ("Failed", DELETED, None)),
+    ],
+)
+def test_a_short_result_outlasts_its_pod(message: str, expected: tuple[Any, ...]) -> None:
+    agent = {"name": "agent", "state": {"terminated": {"exitCode": 0, "message": message}}}
+    found = standing_of({"status": {"phase": "Running", "containerStatuses": [agent]}}, "", gone=True)
     assert (found["phase"], found["message"], found.get("result")) == expected

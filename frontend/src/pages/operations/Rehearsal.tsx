@@ -1,45 +1,50 @@
-import { useMutation } from "@tanstack/react-query";
+import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { api, data, type Schemas } from "../../api/client";
 import { type Effect, EffectBadge } from "../../parts/EffectBadge";
 import { Choice, Form, Line, Lines, More } from "../../parts/fields";
 import { plain, readObject } from "../../parts/json";
+import { announce } from "../../parts/notices";
 import { When } from "../../parts/small";
 import { Failure } from "../../parts/states";
+import { Sure } from "../../parts/Sure";
 import { number, t } from "../../text";
 import { listOf } from "./lists";
 
+type Rule = Schemas["TriedRule"]["rule"];
 const EFFECTS = ["deny", "ask", "allow"] as const;
 const DAYS = [1, 7, 30];
 const FEW = 50;
 
-/** A rule being written, tried on the calls of the audit log. */
+/** A rule being written, tried on the calls of the audit log before it is added. */
 export function Rehearsal() {
   const [effect, setEffect] = useState<Effect>("ask");
   const [tools, setTools] = useState("");
   const [callers, setCallers] = useState("");
   const [when, setWhen] = useState("");
+  const [reason, setReason] = useState("");
   const [days, setDays] = useState(7);
   const read = when.trim() === "" ? null : readObject(when);
   const wrong = read !== null && !("value" in read);
-  const { mutate, data: found, error, isPending } = useMutation({
-    mutationFn: () => {
-      const parts = { tools: listOf(tools), callers: listOf(callers) };
-      const rule = {
-        effect,
-        ...Object.fromEntries(Object.entries(parts).filter(([, patterns]) => patterns.length > 0)),
-        ...(read !== null && "value" in read ? { when: read.value } : {}),
-      };
-      return data(api.POST("/policy/try", { body: { rule, days } }));
-    },
+  const { mutate, variables: rule, reset, data: found, error, isPending } = useMutation({
+    mutationFn: (written: Rule) => data(api.POST("/policy/try", { body: { rule: written, days } })),
   });
+  const submit = () => {
+    const parts = { tools: listOf(tools), callers: listOf(callers), reason: reason.trim() };
+    mutate({
+      effect,
+      ...Object.fromEntries(Object.entries(parts).filter(([, part]) => part.length > 0)),
+      ...(read !== null && "value" in read ? { when: read.value } : {}),
+    });
+  };
   return (
-    <Form className="card new" title={t("policy.try")} submit={mutate}>
+    <Form className="card new" title={t("policy.try")} submit={submit}>
       <p className="muted">{t("policy.try.about")}</p>
       <div className="fields">
         <Choice label={t("policy.effect")} value={effect} change={setEffect} of={EFFECTS} text={(one) => t(`policy.${one}`)} />
         <Line label={t("policy.tools")} value={tools} placeholder="repo_*" change={setTools} />
         <Line label={t("policy.callers")} value={callers} placeholder="mcp:*" change={setCallers} />
+        <Line label={t("policy.reason")} value={reason} change={setReason} />
         <Choice label={t("policy.days")} value={days} change={setDays} of={DAYS} />
         <Lines label={t("policy.when")} rows={2} dir="ltr" aria-invalid={wrong} value={when} change={setWhen} />
       </div>
@@ -47,8 +52,33 @@ export function Rehearsal() {
         {t("policy.try.do")}
       </button>
       {error !== null && <Failure error={error} />}
-      {found !== undefined && error === null && <Outcome found={found} />}
+      {found !== undefined && rule !== undefined && (
+        <>
+          <Outcome found={found} />
+          <Add rule={rule} done={reset} />
+        </>
+      )}
     </Form>
+  );
+}
+
+/** The button that adds the rule that was tried, whatever the form says by now. */
+function Add({ rule, done }: { rule: Rule; done: () => void }) {
+  const client = useQueryClient();
+  const add = useMutation({
+    mutationFn: () => data(api.POST("/policy/rules", { body: { rule } })),
+    onSuccess: ({ inForce, path }) => {
+      announce(t(inForce ? "policy.added" : "policy.added.waits", { path }));
+      done();
+    },
+    onSettled: () => client.invalidateQueries({ queryKey: ["policy"] }),
+  });
+  return (
+    <>
+      <code>{plain(JSON.stringify(rule))}</code>
+      <Sure label={t("policy.add")} disabled={add.isPending} act={add.mutate} />
+      {add.error !== null && <Failure error={add.error} />}
+    </>
   );
 }
 

@@ -5,6 +5,7 @@ import { Code } from "../../parts/Code";
 import { plain } from "../../parts/json";
 import { announce } from "../../parts/notices";
 import { Badge } from "../../parts/small";
+import { Sure } from "../../parts/Sure";
 import { Empty, Shown } from "../../parts/states";
 import { t } from "../../text";
 
@@ -116,6 +117,11 @@ function Actions({ server: { name, state, transport } }: { server: Server }) {
       address === null && host === null && announce(t("servers.login.done", { name })),
     ...more,
   });
+  const logout = useMutation({
+    mutationFn: () => data(api.DELETE("/servers/{server}/login", { params: { path } })),
+    onSuccess: ({ loggedOut }) => announce(t(loggedOut ? "servers.logout.done" : "servers.logout.none", { name })),
+    ...more,
+  });
   const next = login.data;
   if (state === "not trusted") return null;
   return (
@@ -134,9 +140,12 @@ function Actions({ server: { name, state, transport } }: { server: Server }) {
         </>
       )}
       {transport !== "stdio" && (
-        <button type="button" className="button" disabled={login.isPending} onClick={() => login.mutate(hosts)}>
-          {t("servers.login")}
-        </button>
+        <>
+          <button type="button" className="button" disabled={login.isPending} onClick={() => login.mutate(hosts)}>
+            {t("servers.login")}
+          </button>
+          <Sure label={t("servers.logout")} disabled={logout.isPending} act={logout.mutate} />
+        </>
       )}
       <button type="button" className="button" disabled={restart.isPending} onClick={() => restart.mutate()}>
         {t("servers.restart")}

@@ -25,6 +25,7 @@ from toolcrib.spec import Call, CallContext, CommandExec, Outcome, Tool
 from toolcrib.template import (
     MISSING,
     Namespaces,
+    Template,
     Values,
     parse,
     parse_conditional,
@@ -80,7 +81,7 @@ class CommandExecutor:
             {**values.env, **env},
             ctx,
             argv=(entrypoint, *arguments),
-            stdin=self._input(values),
+            stdin=_encoded(input_text(self._stdin, values)),
             output_limit=tool.limits.output_bytes or MAX_OUTPUT,
             **network.job,
         )
@@ -142,11 +143,17 @@ class CommandExecutor:
             )
         return path, (path,)
 
-    def _input(self, values: Values) -> bytes:
-        value = render_value(self._stdin, values)
-        if value is None or value is MISSING:
-            return b""
-        try:
-            return value.encode() if isinstance(value, str) else json.dumps(value).encode()
-        except UnicodeEncodeError:
-            raise InvalidInput("stdin contains half of a surrogate pair") from None
+
+def input_text(template: Template, values: Values) -> str:
+    """Return the standard input of a command: a text as it is, anything else as JSON."""
+    value = render_value(template, values)
+    if value is None or value is MISSING:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _encoded(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise InvalidInput("stdin contains half of a surrogate pair") from None

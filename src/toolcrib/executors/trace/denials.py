@@ -163,7 +163,7 @@ def _error(
         "line": line,
     }
     hint = f"To allow it, add {quoted(value)} to {permission} in {details['manifest']}. "
-    hint += f"`toolcrib trace {tool.name}` shows all permissions that it needs."
+    hint += f"`toolcrib trace {tool.name}` with the same arguments shows all that it needs."
     if tool.is_builtin:
         hint = f"To allow it, add {quoted(value)} to `roots` in config.yml."
     return PermissionDenied(

@@ -370,7 +370,8 @@ def may_decide(
         if approval.token is not None and person == approval.owner and not self_approval:
             raise DeniedError(
                 f"the token {approval.token!r} acts for {person}, who cannot decide on its calls as well",
-                hint="Another person must decide, or the project must set policy.self_approval.",
+                hint="Another person must decide. Or make the token for somebody else (toolcrib token create"
+                " --owner NAME), or set policy.self_approval in the project.",
             )
         return
     if not decider.may("approve") or not decider.covers(approval.tool):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+from collections.abc import Collection
 from pathlib import Path
 
 from toolcrib.guard.secrets.sources import (
@@ -37,11 +38,18 @@ class EnvFileSecrets(LabelledSource):
 
     def find(self, name: str) -> str | None:
         """Return the variable's value."""
+        return self._current().get(name) or None
+
+    def names(self) -> Collection[str]:
+        """Return the names of all variables."""
+        return self._current().keys()
+
+    def _current(self) -> dict[str, str]:
         try:
             # O_NONBLOCK: to open a FIFO in its place must not wait for a writer.
             fd = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except FileNotFoundError:
-            return None
+            return {}
         try:
             found = os.fstat(fd)
             seen = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
@@ -50,7 +58,7 @@ class EnvFileSecrets(LabelledSource):
                 self._seen = seen
         finally:
             os.close(fd)
-        return self._values.get(name) or None
+        return self._values
 
 
 class FolderSecrets(LabelledSource):
@@ -99,6 +107,10 @@ class UserSecrets(LabelledSource):
     def find(self, name: str) -> str | None:
         """Return the value that was set last."""
         return self._values().get(name)
+
+    def names(self) -> Collection[str]:
+        """Return the names of all that are set."""
+        return self._values().keys()
 
     def store(self, name: str, value: str | None) -> None:
         """Keep a value; None removes it. Raises UnreadableError and StateUnavailable."""

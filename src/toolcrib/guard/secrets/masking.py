@@ -7,7 +7,7 @@ import copy
 import logging
 import re
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -120,7 +120,7 @@ class Redactor:
         The rest could be the beginning of a value. With patterns, it is at least the last line.
         """
         end, found = self._begun_at(text, 0), []
-        if any(clue in text for clue in self._clues):
+        if _has(self._clues, text):
             for match in self._search.finditer(text):
                 if match.start() >= end:
                     break
@@ -163,7 +163,7 @@ class Redactor:
         return re.compile("|".join(map(re.escape, sorted(self._masks, key=len, reverse=True))))
 
     def _without_secrets(self, text: str) -> str:
-        if not any(clue in text for clue in self._clues):
+        if not _has(self._clues, text):
             return text
         return self._search.sub(lambda match: self._masks[match[0]], text)
 
@@ -214,10 +214,16 @@ class Redactor:
         if self.whole_texts or self.rules:
             return False
         try:
-            text = orjson.dumps(value).decode()
+            return not _has(self._json_clues, orjson.dumps(value).decode())
         except TypeError:  # It has no JSON form, so each part is checked.
             return False
-        return not any(clue in text for clue in self._json_clues)
+
+
+def _has(clues: Sequence[str], text: str) -> bool:
+    for clue in clues:  # noqa: SIM110 - nearly every text comes by here, and `any` takes twice as long
+        if clue in text:
+            return True
+    return False
 
 
 def _named(values: Iterable[str] | Mapping[str, str | tuple[str, ...]]) -> list[tuple[str, str]]:

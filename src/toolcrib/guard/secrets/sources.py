@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Literal, NamedTuple
 
 from toolcrib.errors import SecretMissing
@@ -29,6 +30,10 @@ class EnvironmentSecrets:
     def get(self, name: str) -> str | None:
         """Return the variable's value, or None if it is not set or empty."""
         return self._values.get(name) or None
+
+    def names(self) -> Collection[str]:
+        """Return the names of all variables."""
+        return self._values.keys()
 
 
 class ChainedSecrets:
@@ -66,6 +71,10 @@ class LabelledSource:
         """Return the value, None if there is none of that name. Raises OSError or UnreadableError."""
         raise NotImplementedError
 
+    def names(self) -> Collection[str] | None:
+        """Return the names of all that it has; None if it must be asked for each. Raises as `find`."""
+        return None
+
     def get(self, name: str) -> str | None:
         """Return the value, or None if there is none of that name; SecretMissing if it cannot be read."""
         try:
@@ -79,6 +88,19 @@ class LabelledSource:
             hint=hint,
             details={"unreadable": [name], "source": self.label, "reason": reason},
         )
+
+
+def among(source: SecretSource, names: AbstractSet[str]) -> AbstractSet[str]:
+    """Return those of these names that a source may have a value of, without asking it for each."""
+    if isinstance(source, ChainedSecrets):
+        return {name for one in source.sources for name in among(one, names)}
+    if not isinstance(source, EnvironmentSecrets | LabelledSource):
+        return names
+    try:
+        known = source.names()
+    except (OSError, UnreadableError):  # Reported where a value is needed.
+        return names
+    return names if known is None else names & set(known)
 
 
 def require_length(data: bytes) -> None:

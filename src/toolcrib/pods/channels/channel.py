@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, ClassVar
@@ -18,6 +19,8 @@ from toolcrib.pods.protocol import OutboundMessage
 from toolcrib.spec.record import record
 
 _TIMEOUT_S = 30.0
+_OLD_S = 300
+"""Seconds after which a signed request no longer counts: somebody may have recorded it."""
 USER = "user:"
 """A chat id that begins so names a person, where the service gives a private chat an id of its own."""
 
@@ -70,6 +73,7 @@ class WebAnswer:
 
     messages: Sequence[Inbound] = ()
     text: str = ""
+    content_type: str = "text/plain"
 
 
 class Settings:
@@ -169,6 +173,11 @@ class Channel(ABC):
             f"{self.name} refuses the token: {why}",
             hint=f"Set a valid one in {self.name.upper()}_{variable}; messages wait until then.",
         )
+
+    def require_recent(self, at: str) -> None:
+        """Refuse a signed request of long ago, by its time in seconds: InvalidToken."""
+        if not at.isdigit() or abs(time.time() - int(at)) > _OLD_S:
+            raise InvalidToken(f"the request of {self.name} is too old")
 
     def require_signature(self, given: str, secret: str, signed: bytes, prefix: str = "sha256=") -> None:
         """Refuse a request that was not signed with this secret (HMAC-SHA256): InvalidToken."""

@@ -10,17 +10,25 @@ from typing import Any
 
 import orjson
 
-from toolcrib.pods.channels.channel import Channel, Inbound, Outbound, user_of
+from toolcrib.errors import InvalidInput, InvalidToken, SecretMissing
+from toolcrib.pods.channels.channel import Channel, Inbound, Outbound, WebAnswer, WebRequest, user_of
 
 _LOOK_S = 3.0
 _EPOCH_MS = 1_420_070_400_000
 """The time of the id 0."""
+_ROW, _BUTTON = 1, 2
+"""Kinds of components."""
+_PING, _PRESS = 1, 3
+"""Kinds of interactions."""
+_PONG, _SEEN = 1, 6
+"""Kinds of answers to them."""
 
 
 class Discord(Channel):
     """`DISCORD_TOKEN` is the bot's token; `user:ID` as a chat is the private chat with a person.
 
-    Messages are read from the chats in `DISCORD_CHATS`, separated by commas, and from the owner's.
+    Messages are read from the chats in `DISCORD_CHATS`, separated by commas, and from the owner's. Presses of
+    buttons come to `--listen`, signed with the key whose public half is `DISCORD_PUBLIC_KEY`.
     """
 
     name = "discord"
@@ -39,6 +47,12 @@ class Discord(Channel):
             "nonce": hashlib.sha256(key.encode()).hexdigest()[:25],
             "enforce_nonce": True,
         }
+        if message.buttons:
+            buttons = [
+                {"type": _BUTTON, "style": 1, "label": one.label, "custom_id": one.action}
+                for one in message.buttons
+            ]
+            body["components"] = [{"type": _ROW, "components": buttons}]
         await self._call(f"/channels/{chat}/messages", body)
 
     async def receive(self, after: Inbound | None) -> AsyncIterator[Sequence[Inbound]]:
@@ -56,6 +70,35 @@ class Discord(Channel):
                 if page:
                     last[chat] = int(page[-1]["id"])
             await asyncio.sleep(_LOOK_S)
+
+    def accept(self, request: WebRequest) -> WebAnswer:
+        at = request.headers.get("x-signature-timestamp", "")
+        self._require_own(request.headers.get("x-signature-ed25519", ""), at.encode() + request.body)
+        self.require_recent(at)
+        body = orjson.loads(request.body)
+        if body["type"] == _PING:
+            return WebAnswer((), f'{{"type":{_PONG}}}', "application/json")
+        if body["type"] != _PRESS:
+            raise InvalidInput(f"discord sent an interaction of type {body['type']}")
+        person = body["member"]["user"] if "member" in body else body["user"]
+        chat, action = str(body["channel_id"]), str(body["data"]["custom_id"])
+        pressed = Inbound(self.name, str(body["id"]), chat, str(person["id"]), "", "", action)
+        return WebAnswer([pressed], f'{{"type":{_SEEN}}}', "application/json")
+
+    def _require_own(self, signature: str, signed: bytes) -> None:
+        from cryptography.exceptions import InvalidSignature
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+        try:
+            key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(self.settings.need("PUBLIC_KEY")))
+        except ValueError:
+            raise SecretMissing(
+                "DISCORD_PUBLIC_KEY is not a key", hint="Copy it from the application."
+            ) from None
+        try:
+            key.verify(bytes.fromhex(signature), signed)
+        except (InvalidSignature, ValueError):
+            raise InvalidToken("the request is not signed by discord") from None
 
     def _read(self, message: Mapping[str, Any]) -> Inbound:
         author, text = str(message["author"]["id"]), str(message.get("content", ""))

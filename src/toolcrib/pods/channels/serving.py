@@ -101,8 +101,9 @@ class ChannelProcess:
             pause = min(pause * 2, _LONGEST_WAIT_S)
 
     async def _receive(self) -> None:
-        name = self._channel.name
-        after = await self._bus.last(f"{RECEIVED}.{name}", Inbound)
+        # Apart from what `accept` reads, whose ids may be of another order.
+        subject = f"{RECEIVED}.{self._channel.name}"
+        after = await self._bus.last(subject, Inbound)
         pause = 1.0
         while True:
             try:
@@ -110,7 +111,7 @@ class ChannelProcess:
                     pause = 1.0
                     for one in page:
                         after = one
-                    await self._publish(page)
+                    await self._publish(page, subject)
                 return
             except (HttpFailed, RateLimited) as error:
                 wait = error.details.get("retry_after_s", pause)
@@ -118,12 +119,11 @@ class ChannelProcess:
             await asyncio.sleep(wait)
             pause = min(pause * 2, _LONGEST_WAIT_S)
 
-    async def _publish(self, messages: Sequence[Inbound]) -> None:
+    async def _publish(self, messages: Sequence[Inbound], subject: str) -> None:
         for one in messages:
             if one.sender not in self._allowed:
                 _log.warning("%s: a message of %s, who is not allowed, is dropped", one.channel, one.sender)
                 continue
-            subject = f"{RECEIVED}.{one.channel}"
             await self._bus.insist(subject, f"{one.channel}/{one.id}", envelope(subject, one))
 
     async def _listen(self, host: str, port: int) -> None:
@@ -154,5 +154,5 @@ class ChannelProcess:
             return web.Response(status=503)
         except (ToolcribError, LookupError, TypeError, ValueError, AttributeError):
             return web.Response(status=400)
-        await self._publish(answer.messages)
-        return web.Response(text=answer.text)
+        await self._publish(answer.messages, f"{RECEIVED}.{self._channel.name}.web")
+        return web.Response(text=answer.text, content_type=answer.content_type)

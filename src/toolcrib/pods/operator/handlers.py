@@ -20,6 +20,8 @@ from toolcrib.pods.operator.resources import GROUP, VERSION, AgentRunSpec, Insta
 from toolcrib.pods.operator.standing import DELETED, ENDED, failed, standing_of
 
 _AGAIN_S = 3.0
+_WATCH_S = 300
+"""Seconds of one watch."""
 _TRIES = 6
 _log = logging.getLogger("toolcrib.pods")
 
@@ -28,6 +30,7 @@ _log = logging.getLogger("toolcrib.pods")
 async def begin(settings: kopf.OperatorSettings, memo: kopf.Memo, **_: Any) -> None:
     """Read the settings of the operator and connect to the cluster."""
     settings.persistence.finalizer = f"{GROUP}/toolcrib"
+    settings.watching.server_timeout = _WATCH_S
     memo.cluster = Cluster(settings)
     memo.platform = Platform(
         os.environ.get("TOOLCRIB_IMAGE") or "toolcrib:latest",
@@ -45,7 +48,12 @@ async def end(memo: kopf.Memo, **_: Any) -> None:
 @kopf.on.resume(GROUP, VERSION, "agentruns")
 @kopf.on.create(GROUP, VERSION, "agentruns")
 async def reconcile(body: kopf.Body, memo: kopf.Memo, **_: Any) -> None:
-    """Make the pod of a run, once: a pod that was made and is not there any more was deleted.
+    """Make the pod of a run, once."""
+    await _reconcile(body, memo)
+
+
+async def _reconcile(body: Mapping[str, Any], memo: kopf.Memo) -> None:
+    """Make the pod of a run, unless it was made: if it is not there any more then, it was deleted.
 
     The run is read from the cluster, because `body` can be older than what this function wrote.
     """
@@ -74,6 +82,14 @@ async def reconcile(body: kopf.Body, memo: kopf.Memo, **_: Any) -> None:
         await cluster.set_status(run, failed(str(error)))
     else:
         await cluster.set_status(run, {"phase": "Pending", "message": "", "podName": pod_name(run)})
+
+
+@kopf.on.event(GROUP, VERSION, "agentruns")
+async def run_seen(event: kopf.RawEvent, body: kopf.Body, memo: kopf.Memo, **_: Any) -> None:
+    """Look for the pod of a run. Each watch begins with all runs, and may have missed the end of a pod."""
+    status = body.get("status", {})
+    if event["type"] != "DELETED" and "podName" in status and status.get("phase") not in ENDED:
+        await _reconcile(body, memo)
 
 
 @kopf.on.event("v1", "pods", labels={RUN_LABEL: kopf.PRESENT})

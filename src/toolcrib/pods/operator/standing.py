@@ -34,13 +34,15 @@ def standing_of(pod: Mapping[str, Any], log: str, *, gone: bool = False) -> dict
     found = {"phase": phase if phase in ("Pending", "Running", *ENDED) else "Running", "message": ""}
     if began := status.get("startTime"):
         found["startedAt"] = began
-    if gone and phase != "Failed":
+    end = state.get("terminated", {})
+    # A pod that is gone has no log, but its last status has a result that is short.
+    result = _result_in(log) or _result_in(RESULT + end.get("message", ""))
+    if gone and phase != "Failed" and not result:
         return found | failed(DELETED)
-    if phase in ENDED:
-        end = state.get("terminated", {})
+    if phase in ENDED or gone:
+        found["phase"] = "Succeeded"
         if at := end.get("finishedAt"):
             found["completedAt"] = at
-        result = _result_in(log)
         found["result"] = str(result.get("result", ""))[:_MAX_RESULT]
         if phase == "Failed" or result.get("error"):
             # A container that ended without an error is not started again, whatever its run came to.
@@ -53,7 +55,7 @@ def standing_of(pod: Mapping[str, Any], log: str, *, gone: bool = False) -> dict
 def _why(status: Mapping[str, Any], end: Mapping[str, Any], result: Mapping[str, Any]) -> str:
     if status.get("reason") == "DeadlineExceeded":
         return "the run took longer than its timeoutSeconds"
-    message = result.get("error") or status.get("message") or end.get("message")
+    message = result.get("error") or status.get("message") or ("" if result else end.get("message"))
     reason = end.get("reason") or status.get("reason") or "Error"
     return (
         str(message)

@@ -253,7 +253,8 @@ class ProjectCatalog:
     def untrusted(self) -> int:
         """Return how many tools nobody has trusted yet, so that no model's list has them.
 
-        Of a large catalog only as many as are looked at quickly.
+        Of a large catalog only as many as are looked at quickly, and some may prove unusable when they are
+        checked.
         """
         trust, known, kept = self._steps.trust, self._steps.trust.ledger.known(), self._kept()
         names = [
@@ -264,7 +265,7 @@ class ProjectCatalog:
         found = 0
         for name in names[:_MOST_COUNTED]:
             with suppress(ToolcribError):
-                found += trust.offered(self.get(name)) is None
+                found += trust.offered(self.registry.unused(name) or self.get(name)) is None
         return found
 
     def _named(self, names: Collection[str]) -> list[Tool]:

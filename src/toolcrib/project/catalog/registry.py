@@ -46,6 +46,7 @@ from toolcrib.state import Vault, cache_folder
 if TYPE_CHECKING:
     from toolcrib.executors.trace.observation import Observation
 
+_Read = Callable[[], tuple[Tool, Document]]
 Bind = Callable[[Tool, Callable[[str], None], "Observation | None"], BoundTool]
 """Makes a tool ready to be called. The second argument raises for a tool that cannot be used."""
 PROJECT_BUNDLE = "project"
@@ -99,19 +100,25 @@ class Reading:
 
 
 class _LazyBoundTool(BoundTool):
-    """A tool that is made when anything but its name is first used; `make` may raise a ToolcribError."""
+    """A tool that is read, which may raise a ToolcribError, and bound once more than its name is used."""
 
-    def __init__(self, name: str, make: Callable[[], BoundTool]) -> None:
+    def __init__(self, name: str, read: _Read, bind: Callable[[_Read], BoundTool]) -> None:
         self.name = name
-        self._make = make
+        self._unused = read, bind
 
     def __getattr__(self, attribute: str) -> Any:
         # Asked only for what is missing: once made, perhaps in another thread, it is an ordinary object.
-        make = self.__dict__.get("_make")
-        if make is not None:
-            self.__dict__.update(make().__dict__)
-            self.__dict__.pop("_make", None)
+        unused = self.__dict__.get("_unused")
+        if unused is not None:
+            read, bind = unused
+            self.__dict__.update(bind(read).__dict__)
+            self.__dict__.pop("_unused", None)
         return object.__getattribute__(self, attribute)
+
+    def read(self) -> Tool | None:
+        """Return the tool without keeping it; None once it is in use."""
+        unused = self.__dict__.get("_unused")
+        return None if unused is None else unused[0]()[0]
 
 
 class ToolRegistry:
@@ -216,7 +223,7 @@ class ToolRegistry:
         refused = self._refuse_conflicts([tool.name for tool in loaded.tools])
         with uncollected():
             tools = [tool for tool in loaded.tools if tool.name not in refused]
-            bound = [_LazyBoundTool(tool.name, partial(self._make, tool.make)) for tool in tools]
+            bound = [_LazyBoundTool(tool.name, tool.make, self._make) for tool in tools]
             self._toolset.add_all(bound)
             self._tools = {one.name: one for one in bound}
             self.unchecked |= self._tools
@@ -241,8 +248,8 @@ class ToolRegistry:
     def _conflict(self, name: str, other: str) -> Diagnostic:
         return name_conflict(str(self.place.tools / name / FILE_NAME), name, other)
 
-    def _make(self, make: Callable[[], tuple[Tool, Document]]) -> BoundTool:
-        tool, document = make()
+    def _make(self, read: _Read) -> BoundTool:
+        tool, document = read()
         # Positions are needed by the check alone.
         if tool.name in self.unchecked:
             self._documents[tool.name] = document
@@ -278,6 +285,14 @@ class ToolRegistry:
     def names(self) -> set[str]:
         """Every name that has, or had, a manifest."""
         return {*self._tools, *self._found} - self._external.keys()
+
+    def unused(self, name: str) -> Tool | None:
+        """Return the tool of a manifest that nothing has used yet, without keeping it; None for any other.
+
+        Raises ManifestError if it can no longer be read.
+        """
+        bound = self.unchecked.get(name)
+        return bound.read() if isinstance(bound, _LazyBoundTool) else None
 
     def current(self, name: str) -> Tool | None:
         """Return the tool of the manifest of this name."""

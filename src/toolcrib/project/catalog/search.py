@@ -167,8 +167,9 @@ class Search:
         return [0, hashlib.sha256(repr(facts).encode(errors="backslashreplace")).hexdigest()]
 
     def _entry(self, listed: ListedTool) -> SearchEntry | None:
+        assert self._registry is not None
         try:
-            tool = self._entries.tool(listed)
+            tool = self._registry.unused(listed.full) or self._entries.tool(listed)
         except ToolcribError:  # Its manifest has errors by now, and is reported where it is used.
             return None
         properties = tool.input_schema.get("properties")

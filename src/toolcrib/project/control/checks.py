@@ -30,12 +30,17 @@ class AccessControl:
     """Decides by the rules of one project and by the token that a call carries."""
 
     def __init__(self, rules: Rules, tokens: Tokens, switches: Switches) -> None:
-        self._policy, self._tokens, self._switches = Policy(rules), tokens, switches
+        self._tokens, self._switches = tokens, switches
+        self.only_for: dict[str, set[str]] = {}
+        """Built-in tool to the callers that it is on for, where it is not on for everybody."""
+        self.use(rules)
+
+    def use(self, rules: Rules) -> None:
+        """Decide by these rules from now on."""
+        self._policy = Policy(rules)
         self.needs_hints = any(rule.annotations is not None for rule in rules.rules)
         """True if a rule looks at more of a tool than its name, bundle and tags."""
         self._has_rules = bool(rules.rules) or rules.default != "allow"
-        self.only_for: dict[str, set[str]] = {}
-        """Built-in tool to the callers that it is on for, where it is not on for everybody."""
 
     def hides(self, identity: Caller | None) -> bool:
         """Return True if there may be tools that this caller does not see."""

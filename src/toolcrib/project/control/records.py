@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any
 
 from toolcrib.builtin.names import READER
@@ -18,7 +19,16 @@ from toolcrib.errors import (
     SecretMissing,
     UnavailableError,
 )
-from toolcrib.guard import AuditLog, Ledger, MaskingFilter, Redactor, encode_field, encode_fields, resolve
+from toolcrib.guard import (
+    AuditLog,
+    Ledger,
+    MaskingFilter,
+    Redactor,
+    among,
+    encode_field,
+    encode_fields,
+    resolve,
+)
 from toolcrib.spec import Caller, Result, SecretSource, Tool
 from toolcrib.spec.calls.caller import OWN_CALLERS
 from toolcrib.spec.calls.content import Content, data_of
@@ -65,9 +75,9 @@ class SecretsStep:
         """Mask the secrets that these tools declare from now on, whichever tool prints them."""
         self.know_names({secret.name for tool in tools for secret in tool.permissions.secrets})
 
-    def know_names(self, names: Iterable[str]) -> None:
+    def know_names(self, names: AbstractSet[str]) -> None:
         """Mask these secrets from now on."""
-        for name in names:
+        for name in among(self._source, names):
             try:
                 value = self._source.get(name)
             except SecretMissing:  # Reported when the tool is called.

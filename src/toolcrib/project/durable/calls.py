@@ -229,6 +229,8 @@ class ProjectCalls:
     def status(self) -> dict[str, Any]:
         """Return the live workers, the queue by tool, and the tools with calls that no worker has."""
         workers = live_workers(self.stored.database, self.stored.lease_s)
+        if not workers:  # Nobody else finds the calls of one that has died.
+            self.stored.rescue()
         queue = self.stored.queue()
         served = frozenset[str]().union(*(worker.tools for worker in workers))
         return {

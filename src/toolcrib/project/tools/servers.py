@@ -337,3 +337,9 @@ class Servers:
     def logout(self, name: str) -> bool:
         """Remove the tokens of a login, and return True if there were any."""
         return OAuthTokens(self.vault, self.get(name).spec).forget()
+
+    async def end_login(self, name: str) -> bool:
+        """Log out as `logout` does, and end a connection that still has the tokens."""
+        if found := self.logout(name):
+            await self.mounted[name].server.aclose()
+        return found

@@ -76,7 +76,9 @@ class Reasons:
         yield from self.links(tool)
         yield from _limits(tool)
         # To drop the approval of each call weakens a tool as much as a new permission.
-        last = None if tool.approval.required else self._ledger.last(subject_of(tool), tool.bundle)
+        subject = subject_of(tool), tool.bundle
+        asks = tool.approval.required or subject not in self._ledger.known()
+        last = None if asks else self._ledger.last(*subject)
         if last is not None and "approval" in last.shown.get("parts", ()):
             yield "run without the approval of each call that it needed before"
 

@@ -109,8 +109,10 @@ class ProjectTrust:
         """
         tool = ctx.bound.tool
         # Functions of the program itself are not of the project.
+        if self.whole or is_function(tool):
+            return
         revision = self.ledger.revision
-        if self._accepted == revision or is_function(tool):
+        if self._accepted == revision:
             return
         if not self.given:
             raise self.refusal(own=ctx.identity is None and ctx.caller in OWN_CALLERS)

@@ -6,6 +6,7 @@ import os
 import re
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote, quote_plus
 
@@ -15,7 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from toolcrib.errors import SecretMissing
-from toolcrib.guard import EnvironmentSecrets, Redactor, resolve
+from toolcrib.guard import ChainedSecrets, EnvFileSecrets, EnvironmentSecrets, Redactor, among, resolve
 from toolcrib.spec import Permissions, SecretSpec
 
 VALUE = 'ghp_s3cr3t+/="quoted\\" päss & wörd\n'
@@ -31,6 +32,15 @@ def test_the_environment_is_read_when_asked(monkeypatch: pytest.MonkeyPatch) -> 
     assert source.get("TOOLCRIB_TEST_SECRET") == "value"
     monkeypatch.setenv("TOOLCRIB_TEST_SECRET", "")
     assert source.get("TOOLCRIB_TEST_SECRET") is None
+
+
+def test_only_names_that_a_source_may_have_are_looked_up(tmp_path: Path) -> None:
+    file = tmp_path / ".env"
+    file.write_text("B=2\n")
+    source = ChainedSecrets([EnvironmentSecrets({"A": "1", "Z": "0"}), EnvFileSecrets(file)])
+    assert among(source, {"A", "B", "C"}) == {"A", "B"}
+    file.write_text("no assignment")
+    assert among(source, {"A", "B", "C"}) == {"A", "B", "C"}  # The error comes where a value is needed.
 
 
 def declared(**required: bool) -> Permissions:

@@ -85,8 +85,9 @@ def _matching(bundles: Iterable[BundleRecord], text: str) -> list[BundleRecord]:
 
 
 def find_tool(store: Store, target: str) -> tuple[BundleRecord, list[ToolRecord]]:
-    """Return the bundle and the versions of a tool that `[BUNDLE/]SLUG[@VERSION]` names, the newest first.
+    """Return the bundle and the versions of a tool that `[BUNDLE/]NAME[@VERSION]` names, the newest first.
 
+    NAME is its slug, or its name in `toolcrib list`.
     Without a version these are all; without a bundle the tool is looked for in every one. Raises UsageError
     if several bundles have it, ToolNotFound with the nearest slug.
     """
@@ -96,6 +97,9 @@ def find_tool(store: Store, target: str) -> tuple[BundleRecord, list[ToolRecord]
     else:
         bundles = [find_bundle(store, named)]
     listing = listing_of(store)
+    # A tool of the project or of a server has a name too, which need be no slug.
+    own = (one.slug for one in listing.tools() if one.bundle in store.sources and one.name == slug)
+    slug = next(own, slug)
     every = listing.versions(slug, [bundle.id for bundle in bundles])
     matching = [one for one in every if version in (None, one.version)]
     found = [

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from toolcrib.cli.files import diff_of, read_inside, write_with_backup
+from toolcrib.cli.files import write_with_backup
 from toolcrib.cli.fit import fit_report, print_fit
 from toolcrib.cli.hosts import HOSTS, AgentHost, add_server
 from toolcrib.cli.options import HostCommand, project_options
 from toolcrib.cli.output import print_json, print_note, print_result
+from toolcrib.state.private import diff_of, read_inside
 
 if TYPE_CHECKING:
     from toolcrib.project.root import Place

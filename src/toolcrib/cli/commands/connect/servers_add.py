@@ -19,11 +19,11 @@ from toolcrib.cli.commands.decide.trust_servers import (
     trust_listed,
 )
 from toolcrib.cli.confirm import Channel, decide
-from toolcrib.cli.files import read_inside, replace_file
 from toolcrib.cli.hosts import add_server, without_server
 from toolcrib.cli.options import project_options, yes_option
 from toolcrib.cli.output import one_line, print_change, print_note, print_result
 from toolcrib.errors import ConflictError, NotTrusted, ToolUnavailable, UsageError
+from toolcrib.state.private import read_inside, replace_file
 
 if TYPE_CHECKING:
     from toolcrib.manifest.dialects.mcp_servers import ServerSpec

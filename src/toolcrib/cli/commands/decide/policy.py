@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,16 +13,16 @@ import click
 from toolcrib.cli.arguments import complete_tool, parse_arguments
 from toolcrib.cli.commands.look.show import find_tool
 from toolcrib.cli.confirm import Channel, decide, require_person
-from toolcrib.cli.files import diff_of, read_inside, replace_file
 from toolcrib.cli.options import open_project, project_options, yes_option
 from toolcrib.cli.output import one_line, print_json, print_note, print_result, printable
 from toolcrib.cli.table import print_entries, print_table
-from toolcrib.errors import DeniedError, ManifestError, NotTrusted, UsageError
+from toolcrib.errors import DeniedError, UsageError
 from toolcrib.spec import Caller, Tool
+from toolcrib.state.private import diff_of
 
 if TYPE_CHECKING:
     from toolcrib.guard import Rule
-    from toolcrib.project import Config, Project
+    from toolcrib.project import Project
 
 
 def rule_for(tool: str, caller: str, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -35,60 +34,6 @@ def when_of(arguments: dict[str, Any]) -> dict[str, Any]:
     """Return the condition that a call has these arguments, and maybe more."""
     constants = {name: {"const": value} for name, value in arguments.items()}
     return {"properties": constants, "required": list(arguments)}
-
-
-def with_rule(text: str, rule: dict[str, Any]) -> str:
-    """Return the text of `config.yml` with a rule at the end of `policy.rules`.
-
-    At the end, because decisions refer to rules without a name by their number. Raises ValueError for a text
-    of another form, such as rules in brackets.
-    """
-    from toolcrib.manifest import load
-
-    document = load(text.encode(), "config.yml")
-    data = {} if document.data is None else copy.deepcopy(document.data)
-    lines = text.splitlines()
-    policy = data.setdefault("policy", {}) or {}
-    data["policy"] = {**policy, "rules": [*(policy.get("rules") or ()), rule]}
-    if "policy" not in (document.data or {}):
-        at, indent, head = len(lines), 2, ["policy:", "  rules:"]
-    elif not policy:
-        at, indent, head = document.locate(("policy",), key=True)[0], 2, ["  rules:"]
-    elif policy.get("rules"):
-        line, _ = document.locate(("policy", "rules", len(policy["rules"]) - 1))
-        indent = _indent(lines[line - 1])
-        if not lines[line - 1].lstrip().startswith("-"):
-            raise ValueError("the rules are not a list of lines")
-        at, head = _end(lines, line, indent), []
-    else:
-        at, column = document.locate(("policy", next(iter(policy))), key=True)
-        at, indent, head = at - 1, column - 1, [f"{' ' * (column - 1)}rules:"]
-    # The text is changed and not written anew, so comments stay; read again, it must hold the same and the
-    # rule.
-    item = f"{' ' * (indent if not head else indent + 2)}- {json.dumps(rule, ensure_ascii=False)}"
-    made = "\n".join([*lines[:at], *head, item, *lines[at:]]) + "\n"
-    try:
-        same = load(made.encode(), "config.yml").data == data
-    except ManifestError:
-        same = False
-    if not same:
-        raise ValueError("the rule cannot be added without changing something else")
-    return made
-
-
-def _indent(line: str) -> int:
-    return len(line) - len(line.lstrip(" "))
-
-
-def _end(lines: list[str], line: int, indent: int) -> int:
-    """Return the number of the last line of the item that begins at `line`."""
-    last = line
-    for number, text in enumerate(lines[line:], line + 1):
-        if text.strip() and not text.lstrip().startswith("#"):
-            if _indent(text) <= indent:
-                break
-            last = number
-    return last
 
 
 def _rule_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -214,55 +159,20 @@ def write_rule(
 ) -> bool:
     """Show the change of the settings, ask, and make it; return False if the person declines.
 
-    Settings are trusted with it unless something in them waits for trust. `channel` is how the person has
-    agreed already. With `as_json` standard output stays free. Raises UsageError for settings that a rule
-    cannot be added to, ConflictError if somebody changes them meanwhile.
+    `channel` is how the person has agreed already. With `as_json` standard output stays free. Raises as
+    `NewRule` does.
     """
-    from toolcrib.project import load_config
-    from toolcrib.project.config.settings import config_of
-    from toolcrib.state import user_name
+    from toolcrib.project.new_rule import NewRule
 
-    path, place = project.place.config, project.place
-    before = read_inside(path, place.root)
-    then = load_config(path, place.root)
-    try:
-        text = with_rule(before or "", rule)
-    except (ValueError, AttributeError, TypeError):
-        raise UsageError(
-            f"{path} has another form, so nothing is added to it",
-            hint=f"Add this to policy.rules yourself: {json.dumps(rule, ensure_ascii=False)}",
-        ) from None
-    # A rule that the policy would refuse is refused here, before anything is asked.
-    config_of(text, path)
-    for line in diff_of(path, before, text).splitlines():
+    new = NewRule.of(project.place, rule)
+    for line in diff_of(new.path, new.before, new.text).splitlines():
         (print_note if as_json else print_result)(one_line(line))
     channel = channel or decide("Make this change?", "trust", yes=yes, refuse=DeniedError)
     if channel is None:
         return False
-    project.audit.record("POLICY_CHANGED", approver=user_name(), channel=channel, rule=rule)
-    _trust(project, then, replace_file(path, before, text), channel)
-    print_note(f"Added to {path}. To see what it decides: toolcrib policy explain TOOL")
+    new.add(project, channel)
+    print_note(f"Added to {new.path}. To see what it decides: toolcrib policy explain TOOL")
     return True
-
-
-def _trust(project: Project, then: Config, text: str, channel: str) -> None:
-    """Trust the settings as they are now, if nothing in them waits and nothing else has changed."""
-    from toolcrib.guard import SETTINGS
-    from toolcrib.project import load_config
-    from toolcrib.project.config.settings import is_trusted
-    from toolcrib.project.trust.trust import settings_rows
-    from toolcrib.state import user_name
-
-    trust, now = project.trust, load_config(project.place.config, project.root)
-    # The settings of the project that is open have safe values in place of what waits.
-    waits = trust.ledger.last(SETTINGS) is None or then.since(trust.ledger).weakening()
-    if waits and not is_trusted(then.digest, trust.ledger):
-        return
-    # What else is trusted with the settings must be as it was: only the rule was agreed to.
-    same = (now.started, now.unconfined, now.servers) == (then.started, then.unconfined, then.servers)
-    if not same or now.document is None or now.document.raw != text.encode():
-        raise NotTrusted("the settings have changed meanwhile", hint="To see them: toolcrib trust")
-    trust.accept(user_name(), more=settings_rows(now, project.place.home), channel=channel)
 
 
 @click.group("policy")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from toolcrib.spec import Tool
 from toolcrib.spec.tools.tool import PLAIN
 
 if TYPE_CHECKING:
+    from toolcrib.bundles.answers import ToolAnswer
     from toolcrib.project import Project
 
 _DEEPEST = 2
@@ -69,24 +71,41 @@ def command(tool: str, root: str | None, as_json: bool) -> None:
     if listed is None or (identity is not None and sees is not None and not sees(listed)):
         raise ToolNotFound(f"there is no tool {tool!r} for this token")
     found = replace(found, permissions=project.permissions_of(found))
-    middleware = names_for(project.toolset.middleware, found.name)
+    middleware, answer = names_for(project.toolset.middleware, found.name), None
+    with suppress(ToolcribError):
+        answer = project.bundles.tool(found.name, caller, identity)
     if as_json:
         from toolcrib.cli.commands.bundles.chosen import document_of
 
-        record = document_of(project.bundles.tool(found.name, caller, identity))
+        record = document_of(answer)
         source, permissions = found.source, found.permissions.as_json()
         named = {"path": source.path, "dialect": source.dialect, "sha256": source.sha256} if source else None
         print_json({**record, "permissions": permissions, "middleware": middleware, "file": named})
     else:
-        print_result(printable("\n".join(_lines(found, middleware))))
+        print_result(
+            printable("\n".join(_lines(found, middleware, [] if answer is None else _state(answer))))
+        )
 
 
-def _lines(tool: Tool, middleware: list[str]) -> Iterator[str]:
+def _state(tool: ToolAnswer) -> Iterator[str]:
+    """Yield why a tool cannot be called now, and what to do."""
+    name = shlex.quote(tool.name)
+    if not tool.is_enabled:
+        yield f"It is disabled. To enable it: toolcrib bundle tool enable {name}"
+    if tool.trust is not None:
+        why = "nobody has trusted it" if tool.trust == "new" else "it has changed since it was trusted"
+        yield f"It waits for trust, because {why}: toolcrib trust {name}"
+    if tool.unavailable_because is not None:
+        yield f"It cannot be called: {tool.unavailable_because}"
+
+
+def _lines(tool: Tool, middleware: list[str], state: Iterable[str]) -> Iterator[str]:
     from toolcrib.manifest.touches import may_touch
 
     yield f"{tool.name}  ({tool.kind}, version {tool.version})"
     yield tool.description.strip()
     yield from (f"{name}: {value}" for name in PLAIN if (value := getattr(tool, name)))
+    yield from state
     yield "\nArguments"
     required = set(tool.input_schema.get("required", ()))
     properties = tool.input_schema.get("properties", {})

@@ -14,14 +14,20 @@ from toolcrib.cli.table import print_table
 def command(root: str | None, as_json: bool) -> int:
     """Show workers, queue, and what waits or cannot be used.
 
-    The exit code is 1 if there are such calls.
+    The exit code is 1 if calls or runs wait for a worker that is not there.
     """
     from toolcrib.project.reports import waiting_in
 
     project = open_project(root, load=False)
     status = {**project.calls.status(), "trust": waiting_in(project)}
     status["unusable"] = [] if project.servers is None else project.servers.unusable()
-    alarms = status["unserved"]
+    runs = project.runs.store.counts() if project.has_state else {}
+    status["runs"] = {state: runs.get(state, 0) for state in ("queued", "ready", "running", "waiting")}
+    alarms = [
+        f"no worker has {one_line(tool)}; its calls wait until one is started" for tool in status["unserved"]
+    ]
+    if status["runs"]["ready"] and not status["workers"]:
+        alarms.append(f"nothing continues {status['runs']['ready']:,} runs until a worker is started")
     if as_json:
         print_json(status)
         return 1 if alarms else 0
@@ -38,8 +44,9 @@ def command(root: str | None, as_json: bool) -> int:
     for one in status["workers"]:
         for reason, names in one["refused"].items():
             print_note(f"{one['name']} does not serve {cut_names(names)}: {one_line(reason)}")
-    states = ", ".join(f"{count:,} {state}" for state, count in status["calls"].items() if count)
-    print_result(f"calls: {states or 'none'}")
+    for what in ("calls", "runs"):
+        states = ", ".join(f"{count:,} {state}" for state, count in status[what].items() if count)
+        print_result(f"{what} under way: {states or 'none'}")
     for one in status["queue"]:
         print_result(
             f"queue: {one['ready']:,} of {one_line(one['tool'])}, the oldest for {one['waits_s']:g} s"
@@ -49,6 +56,6 @@ def command(root: str | None, as_json: bool) -> int:
         print_note(f"{len(waiting)} wait for trust: {cut_names(waiting)}. To see them: {how}")
     for line in status["unusable"]:
         print_note(one_line(line))
-    for tool in alarms:
-        print_note(f"alarm: no worker has {one_line(tool)}; its calls wait until one is started")
+    for alarm in alarms:
+        print_note(f"alarm: {alarm}")
     return 1 if alarms else 0

@@ -14,7 +14,9 @@ from toolcrib.spec import LEVELS, Level
 
 @click.command("sidecar")
 @click.option("--ipc", default="/ipc", show_default=True, help="The folder that the pod's containers share.")
-@click.option("--target", default="", help="Serve requests for this target, besides those for none.")
+@click.option(
+    "--target", "targets", multiple=True, help="Serve requests for this target, besides those for none."
+)
 @click.option(
     "--workspace", help="The folder of the commands (default: /workspace if it exists, else this one)."
 )
@@ -34,7 +36,7 @@ from toolcrib.spec import LEVELS, Level
 )
 def command(
     ipc: str,
-    target: str,
+    targets: tuple[str, ...],
     workspace: str | None,
     read: tuple[str, ...],
     network: str | None,
@@ -49,7 +51,8 @@ def command(
     what --read names, and reach what --network names.
     """
     from toolcrib.core.signals import stopping
-    from toolcrib.pods.sidecar import WORKSPACE, Box, serve_sidecar
+    from toolcrib.pods.protocol import WORKSPACE
+    from toolcrib.pods.sidecar import Box, serve_sidecar
     from toolcrib.spec import Network
 
     # The pod's other containers may have other users: they share a group.
@@ -67,7 +70,7 @@ def command(
             await serve_sidecar(
                 ipc,
                 box,
-                target=target,
+                targets=targets,
                 owners=owners,
                 concurrency=concurrency,
                 stop=stop,

@@ -10,6 +10,8 @@ import click
 
 from toolcrib.cli.caller import caller_of
 from toolcrib.cli.commands.decide.accepting import ask_for_files
+from toolcrib.cli.commands.run.runs import ready_tools
+from toolcrib.cli.commands.run.unserved import noting_unserved
 from toolcrib.cli.options import open_project, project_options
 from toolcrib.cli.output import (
     one_line,
@@ -114,7 +116,10 @@ def task_command(
     caller, identity = caller_of(project)
 
     async def run() -> dict[str, Any]:
-        async with project:
+        def waiting() -> set[str] | None:
+            return ready_tools(project, None) if project.has_state else None
+
+        async with project, noting_unserved(project, waiting):
             return await project.tasks.run(prompt, agent, session, caller=caller, identity=identity)
 
     done = asyncio.run(run())

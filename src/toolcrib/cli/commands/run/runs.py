@@ -258,7 +258,7 @@ async def followed(
         project,
         noting_unserved(
             project,
-            lambda: _ready_tools(project, run_id),
+            lambda: ready_tools(project, run_id),
             asking=lambda: _tools(project, project.runs.tree(run_id), "waiting"),
         ),
     ):
@@ -276,7 +276,7 @@ async def _watch(project: Project, run_id: str | None, after: int, as_json: bool
     root_id = None if run_id is None else project.runs.find(run_id).root_id
     depths = {} if root_id is None else {one.id: one.depth for one in project.runs.tree(root_id)}
     here = "" if run_id is None else f"toolcrib runs wait {run_id}{project.place.option}"
-    async with noting_unserved(project, lambda: _ready_tools(project, run_id), here):
+    async with noting_unserved(project, lambda: ready_tools(project, run_id), here):
         async for event in project.runs.events(run_id, after, tree=True):
             if as_json:
                 print_result(json.dumps(event.document))
@@ -287,7 +287,7 @@ async def _watch(project: Project, run_id: str | None, after: int, as_json: bool
             print_result(_event_line(event, depths[event.run_id]))
 
 
-def _ready_tools(project: Project, run_id: str | None) -> set[str] | None:
+def ready_tools(project: Project, run_id: str | None) -> set[str] | None:
     """Return the tools of a run, or of all, whose calls wait for a worker; None if no run does."""
     from toolcrib.runs.sessions import ENDED
 

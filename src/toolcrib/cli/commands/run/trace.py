@@ -12,11 +12,11 @@ from toolcrib.cli.arguments import call_command, complete_tool, parse_arguments
 from toolcrib.cli.commands.look.show import find_tool, input_schema
 from toolcrib.cli.commands.run.run import result_of
 from toolcrib.cli.confirm import ask, require_person
-from toolcrib.cli.files import diff_of
 from toolcrib.cli.options import approve_option, project_options, timeout_option
 from toolcrib.cli.output import print_error, print_interrupted, print_json, print_note, print_result
 from toolcrib.errors import ConflictError, ToolcribError, UsageError
 from toolcrib.spec import Call, Result
+from toolcrib.state.private import diff_of
 
 if TYPE_CHECKING:
     from toolcrib.project.trace import Trace

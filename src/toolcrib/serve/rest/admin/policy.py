@@ -12,17 +12,22 @@ from toolcrib.bundles.records import Moment
 from toolcrib.errors import (
     AuditUnavailable,
     ConfigError,
+    ConflictError,
+    DeniedError,
     InvalidInput,
     ManifestError,
     NotFoundError,
+    NotTrusted,
     ToolNotFound,
+    UsageError,
 )
 from toolcrib.guard import Effect, Tokens
+from toolcrib.project.new_rule import NewRule
 from toolcrib.project.rehearsal import rehearse, rule_of
 from toolcrib.project.reports import explain_call
 from toolcrib.serve.http import Answer, Routes
 from toolcrib.serve.rest.records import Body
-from toolcrib.serve.rest.services import RestRequest
+from toolcrib.serve.rest.services import RestRequest, require_person
 from toolcrib.serve.rest.shaping import shaped
 
 ROUTES = Routes()
@@ -93,11 +98,16 @@ class Explanation(Struct, kw_only=True):
     steps: list[Step]
 
 
-class NewRule(Body, kw_only=True):
-    """A rule that is being written."""
+class WrittenRule(Body, kw_only=True):
+    """A rule to add."""
 
     rule: Annotated[dict[str, Any], Meta(examples=[{"effect": "ask", "tools": ["repo_*"]}])]
     """As in the settings; it counts as the last one."""
+
+
+class TriedRule(WrittenRule, kw_only=True):
+    """A rule to try."""
+
     days: Annotated[int, Meta(ge=1, le=366)] = 7
     """Days of calls to look at."""
 
@@ -140,6 +150,15 @@ class Rehearsal(Struct, kw_only=True):
     """The calls that the rule matches, the latest first."""
 
 
+class RuleAdded(Struct, kw_only=True, rename="camel"):
+    """A rule that was added to the settings."""
+
+    path: str
+    """The file of the settings."""
+    in_force: bool
+    """False if something in the settings waits for trust, and the rule with it."""
+
+
 @ROUTES.add("GET", "/policy", "admin", {200: PolicyState})
 async def show_policy(request: RestRequest) -> Answer:
     """Return the rules of the policy, in their order."""
@@ -172,13 +191,39 @@ async def explain_policy(request: RestRequest) -> Answer:
     return Answer(shaped(Explanation, explained))
 
 
-@ROUTES.add("POST", "/policy/try", "admin", {200: Rehearsal}, ConfigError, AuditUnavailable, body=NewRule)
+@ROUTES.add(
+    "POST",
+    "/policy/rules",
+    "admin",
+    {201: RuleAdded},
+    ConfigError,
+    UsageError,
+    DeniedError,
+    ConflictError,
+    NotTrusted,
+    body=WrittenRule,
+)
+def add_rule(request: RestRequest) -> Answer:
+    """Add a rule to the settings, where it counts at once. Only the session of a person does, never a token.
+
+    Settings stay trusted with it unless something in them waits for trust. Other servers and workers of the
+    project take it when they start.
+    """
+    require_person(request, "add a rule", "A person can: toolcrib policy add EFFECT TOOL")
+    body: WrittenRule = request.body()
+    project = request.services.project
+    new = NewRule.of(project.place, body.rule)
+    in_force = new.add(project, "page")
+    return Answer(RuleAdded(path=str(new.path), in_force=in_force), status=201)
+
+
+@ROUTES.add("POST", "/policy/try", "admin", {200: Rehearsal}, ConfigError, AuditUnavailable, body=TriedRule)
 def try_rule(request: RestRequest) -> Answer:
     """Decide again about the calls of the audit log, with and without a new rule. Nothing runs or changes.
 
     Secrets are masked in the log, so a rule about their values matches none.
     """
-    body: NewRule = request.body()
+    body: TriedRule = request.body()
     since = datetime.now(UTC) - timedelta(days=body.days)
     try:
         found = rehearse(request.services.project, rule_of(body.rule), since)

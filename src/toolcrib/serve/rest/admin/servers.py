@@ -77,6 +77,13 @@ class LoginAnswer(Struct, kw_only=True, frozen=True):
     """A host that would take part in the login. To allow it, send it under `hosts`."""
 
 
+class LogoutAnswer(Struct, kw_only=True, rename="camel"):
+    """The end of a login."""
+
+    logged_out: bool
+    """False if there was no login."""
+
+
 @ROUTES.add("GET", "/servers", "admin", {200: ServerList})
 def list_servers(request: RestRequest) -> Answer:
     """List the MCP servers that the project uses, with their states. None is started for it."""
@@ -117,6 +124,14 @@ async def log_in_to_server(request: RestRequest) -> Answer:
     body: LoginHosts = request.body()
     step = await _servers(request).begin_login(name, body.hosts)
     return Answer(LoginAnswer(address=step.address, host=step.host))
+
+
+@ROUTES.add("DELETE", f"{_ONE}/login", "admin", {200: LogoutAnswer}, NotFoundError, DeniedError)
+async def log_out_of_server(request: RestRequest) -> Answer:
+    """Delete the tokens of a login. Only the session of a person does. The MCP server is not notified."""
+    name = request.path["server"]
+    require_person(request, "log out of a server", f"A person can: toolcrib servers logout {name}")
+    return Answer(LogoutAnswer(logged_out=await _servers(request).end_login(name)))
 
 
 def _servers(request: RestRequest) -> Servers:

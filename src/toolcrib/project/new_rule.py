@@ -1,0 +1,126 @@
+"""A rule that a person adds to the policy in the settings."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+from toolcrib.errors import ManifestError, NotTrusted, UsageError
+from toolcrib.guard import SETTINGS
+from toolcrib.manifest import load
+from toolcrib.project.config.settings import Config, config_of, is_trusted, load_config
+from toolcrib.project.project import Project
+from toolcrib.project.root import Place
+from toolcrib.project.trust.trust import settings_rows
+from toolcrib.spec.record import record
+from toolcrib.state import user_name
+from toolcrib.state.private import read_inside, replace_file
+
+
+@record
+class NewRule:
+    """A change of `config.yml` by one rule, as a person sees it before it is made."""
+
+    rule: dict[str, Any]
+    path: Path
+    before: str | None
+    """The text of the file; None without one."""
+    text: str
+    """The text with the rule."""
+    then: Config
+    """The settings without the rule."""
+
+    @classmethod
+    def of(cls, place: Place, rule: dict[str, Any]) -> NewRule:
+        """Return the change that adds a rule to a project's settings.
+
+        Raises UsageError for settings that a rule cannot be added to, and ConfigError for a wrong rule.
+        """
+        path = place.config
+        before = read_inside(path, place.root)
+        then = load_config(path, place.root)
+        try:
+            text = with_rule(before or "", rule)
+        except (ValueError, AttributeError, TypeError):
+            raise UsageError(
+                f"{path} has another form, so nothing is added to it",
+                hint=f"Add this to policy.rules yourself: {json.dumps(rule, ensure_ascii=False)}",
+            ) from None
+        config_of(text, path)
+        return cls(rule, path, before, text, then)
+
+    def add(self, project: Project, channel: str) -> bool:
+        """Write the rule, as a person decided by this channel, and return True if it is in force here.
+
+        Settings are trusted with it unless something in them waits for trust. Raises ConflictError if
+        somebody has changed the file meanwhile, and NotTrusted if it was something else that starts.
+        """
+        trust, place, then = project.trust, project.place, self.then
+        project.audit.record("POLICY_CHANGED", approver=user_name(), channel=channel, rule=self.rule)
+        text = replace_file(self.path, self.before, self.text)
+        now = load_config(self.path, place.root)
+        # The settings of the project that is open have safe values in place of what waits.
+        waits = trust.ledger.last(SETTINGS) is None or then.since(trust.ledger).weakening()
+        if waits and not is_trusted(then.digest, trust.ledger):
+            return False
+        # What else is trusted with the settings must be as it was: only the rule was agreed to.
+        same = (now.started, now.unconfined, now.servers) == (then.started, then.unconfined, then.servers)
+        if not same or now.document is None or now.document.raw != text.encode():
+            raise NotTrusted("the settings have changed meanwhile", hint="To see them: toolcrib trust")
+        trust.accept(user_name(), more=settings_rows(now, place.home), channel=channel)
+        project.use_rules(now.rules)
+        return True
+
+
+def with_rule(text: str, rule: dict[str, Any]) -> str:
+    """Return the text of `config.yml` with a rule at the end of `policy.rules`.
+
+    At the end, because decisions refer to rules without a name by their number. Raises ValueError for a text
+    of another form, such as rules in brackets.
+    """
+    document = load(text.encode(), "config.yml")
+    data = {} if document.data is None else copy.deepcopy(document.data)
+    lines = text.splitlines()
+    policy = data.setdefault("policy", {}) or {}
+    data["policy"] = {**policy, "rules": [*(policy.get("rules") or ()), rule]}
+    if "policy" not in (document.data or {}):
+        at, indent, head = len(lines), 2, ["policy:", "  rules:"]
+    elif not policy:
+        at, indent, head = document.locate(("policy",), key=True)[0], 2, ["  rules:"]
+    elif policy.get("rules"):
+        line, _ = document.locate(("policy", "rules", len(policy["rules"]) - 1))
+        indent = _indent(lines[line - 1])
+        if not lines[line - 1].lstrip().startswith("-"):
+            raise ValueError("the rules are not a list of lines")
+        at, head = _end(lines, line, indent), []
+    else:
+        at, column = document.locate(("policy", next(iter(policy))), key=True)
+        at, indent, head = at - 1, column - 1, [f"{' ' * (column - 1)}rules:"]
+    # The text is changed and not written anew, so comments stay; read again, it must hold the same and the
+    # rule.
+    item = f"{' ' * (indent if not head else indent + 2)}- {json.dumps(rule, ensure_ascii=False)}"
+    made = "\n".join([*lines[:at], *head, item, *lines[at:]]) + "\n"
+    try:
+        same = load(made.encode(), "config.yml").data == data
+    except ManifestError:
+        same = False
+    if not same:
+        raise ValueError("the rule cannot be added without changing something else")
+    return made
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip(" "))
+
+
+def _end(lines: list[str], line: int, indent: int) -> int:
+    """Return the number of the last line of the item that begins at `line`."""
+    last = line
+    for number, text in enumerate(lines[line:], line + 1):
+        if text.strip() and not text.lstrip().startswith("#"):
+            if _indent(text) <= indent:
+                break
+            last = number
+    return last
