@@ -73,10 +73,10 @@ def test_threads_share_one(address: Address) -> None:
     db = opened(address)
 
     def count_often() -> None:
-        for _ in range(20):
+        for _ in range(30):
             count(db)
 
-    threads = [threading.Thread(target=count_often) for _ in range(12)]
+    threads = [threading.Thread(target=count_often) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
