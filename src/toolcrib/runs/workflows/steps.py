@@ -6,6 +6,7 @@ the rows of the run each time, so a worker that dies has lost nothing.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator, Mapping
 from time import perf_counter
@@ -46,6 +47,10 @@ class WorkflowSteps:
 
     async def advance(self, claim: ClaimedRun) -> None:
         """Begin every step that is ready; if none is left, store the result."""
+        # A step of many items takes a second, and this event loop may serve clients too.
+        await asyncio.to_thread(self._advance, claim)
+
+    def _advance(self, claim: ClaimedRun) -> None:
         if not claim.run.worker:
             self._runs.begin(claim, self._worker)
         began = perf_counter()
