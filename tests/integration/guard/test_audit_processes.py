@@ -24,7 +24,7 @@ WRITER = textwrap.dedent("""
     from toolcrib.guard import AuditLog
 
     path, name, count = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-    log = AuditLog(path)
+    log = AuditLog(path, lock_timeout=600)
     print("ready", flush=True)
     sys.stdin.readline()
     for number in range(count):

@@ -95,7 +95,7 @@ WRITER = textwrap.dedent("""
     from toolcrib.guard import AuditLog
 
     path, name, count = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-    log = AuditLog(path, path.parents[1] / "head", max_bytes=20_000)
+    log = AuditLog(path, path.parents[1] / "head", max_bytes=20_000, lock_timeout=600)
     os.write(1, b"ready\\n")
     sys.stdin.readline()
     for number in range(count):
