@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -104,6 +104,23 @@ class DayOfUse:
     """Bytes of their results as JSON."""
 
 
+class _Counted:
+    """The calls of one tool in one hour that are not written yet."""
+
+    __slots__ = ("answered", "failures", "last", "steps")
+
+    def __init__(self) -> None:
+        self.failures, self.last, self.answered = 0, 0.0, 0
+        self.steps: Counter[int] = Counter()
+        """Step of the duration to the number of calls that took so long."""
+
+    def add(self, more: _Counted) -> None:
+        self.failures += more.failures
+        self.last = max(self.last, more.last)
+        self.answered += more.answered
+        self.steps.update(more.steps)
+
+
 class UsageCounts:
     """Counts the calls of tools by id, for all processes that use one file.
 
@@ -115,9 +132,8 @@ class UsageCounts:
         self._database = SqliteDatabase(path, _TABLES, durable=False)
         self._clock = clock
         self._lock, self._flushing = threading.Lock(), threading.Lock()
-        self._pending: dict[tuple[str, int], UsageOfTool] = {}
-        self._lasted: Counter[tuple[str, int, int]] = Counter()
-        """Tool, day and step to the number of calls that took so long."""
+        self._pending: defaultdict[tuple[str, int], _Counted] = defaultdict(_Counted)
+        """By tool and hour."""
         self._wake = threading.Event()
         self._ended = False
         self._writer: threading.Thread | None = None
@@ -125,24 +141,17 @@ class UsageCounts:
     def count(self, tool: str, *, failed: bool, ms: float = 0.0, answered: int = 0) -> None:
         """Count a call that has ended after so many milliseconds, with so many bytes of a result."""
         now = self._clock()
-        step = math.ceil(math.log(max(ms, 0.01), _STEP))
         with self._lock:
-            self._lasted[tool, int(now) // _DAY_S, step] += 1
-            self._add((tool, int(now) // _HOUR_S), 1, int(failed), now, answered)
+            one = self._pending[tool, int(now) // _HOUR_S]
+            one.failures += failed
+            one.last = now
+            one.answered += answered
+            one.steps[math.ceil(math.log(max(ms, 0.01), _STEP))] += 1
             if self._writer is None and not self._ended:
                 self._writer = threading.Thread(target=self._write, name="toolcrib-usage", daemon=True)
                 self._writer.start()
         if not self._wake.is_set():  # To set it again takes longer than all else here.
             self._wake.set()
-
-    def _add(self, key: tuple[str, int], calls: int, failures: int, last: float, answered: int) -> None:
-        one = self._pending.get(key)
-        if one is None:
-            one = self._pending[key] = UsageOfTool()
-        one.calls += calls
-        one.failures += failures
-        one.answered += answered
-        one.last_called_at = max(one.last_called_at or last, last)
 
     def of(self, tool: str) -> UsageOfTool:
         """Return the counts of one tool."""
@@ -194,23 +203,22 @@ class UsageCounts:
 
     def _flush(self) -> None:
         with self._lock:
-            pending, self._pending = self._pending, {}
-            lasted, self._lasted = self._lasted, Counter()
+            pending, self._pending = self._pending, defaultdict(_Counted)
         if not pending:
             return
         try:
             with self._database.write() as tx:
                 for (tool, hour), one in pending.items():
-                    tx.run(_ADD, tool, hour, one.calls, one.failures, one.last_called_at, one.answered)
-                    tx.run(_ADD_TOTAL, tool, one.calls, one.failures, one.last_called_at)
-                for step, calls in lasted.items():
-                    tx.run(_ADD_TIME, *step, calls)
+                    calls = one.steps.total()
+                    tx.run(_ADD, tool, hour, calls, one.failures, one.last, one.answered)
+                    tx.run(_ADD_TOTAL, tool, calls, one.failures, one.last)
+                    for step, count in one.steps.items():
+                        tx.run(_ADD_TIME, tool, hour // 24, step, count)
         except StateUnavailable:
             with self._lock:
                 # Calls were counted in the meantime, so these are added, not put back.
                 for key, one in pending.items():
-                    self._add(key, one.calls, one.failures, one.last_called_at or 0.0, one.answered)
-                self._lasted.update(lasted)
+                    self._pending[key].add(one)
             raise
 
     def close(self) -> None:
