@@ -120,7 +120,10 @@ def main() -> None:
         sys.exit(subprocess.run(argv, check=False).returncode)
     _, _, folder, *words = sys.argv
     stage = build(Path(folder).resolve())
-    stage.run(*stage.entrypoint, *words)
+    try:
+        stage.run(*stage.entrypoint, *words)
+    except subprocess.CalledProcessError as error:
+        sys.exit(error.returncode)
 
 
 if __name__ == "__main__":

@@ -184,7 +184,7 @@ class WorkerProcess:
         if self.process.poll() is None:
             self.send(signal.SIGCONT)
             self.send(number)
-            self.process.wait(100)
+            self.process.wait()
 
 
 async def main() -> None:

@@ -105,7 +105,7 @@ class Machine:
             said = ""
             while not said.startswith("serving "):
                 said = worker.stderr.readline()
-                assert said, worker.wait(100)
+                assert said, worker.wait()
         return worker
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:

@@ -95,8 +95,6 @@ export const de: Messages = {
   "tool.examples": "Beispiele",
   "tool.examples.use": "Verwenden",
   "tool.versions": "Versionen",
-  "tool.usage": "Aufrufe der letzten 7 Tage",
-  "tool.usage.total": "{n} Aufruf insgesamt, {failures} fehlgeschlagen|{n} Aufrufe insgesamt, {failures} fehlgeschlagen",
   "tool.source": "Manifest",
   "tool.kind": "Art",
   "tool.bundle": "Bündel",
@@ -126,7 +124,6 @@ export const de: Messages = {
   "tool.delete.used": "Es wurde {n}-mal aufgerufen.|Es wurde {n}-mal aufgerufen.",
   "tool.compare": "Unterschied zu Version {version}",
   "tool.compared": "Von Version {from} zu {to}",
-  "tool.failed": "Fehlgeschlagen",
 
   "test.form": "Formular",
   "test.json": "JSON",

@@ -92,8 +92,6 @@ export const en = {
   "tool.examples": "Examples",
   "tool.examples.use": "Use",
   "tool.versions": "Versions",
-  "tool.usage": "Calls in the last 7 days",
-  "tool.usage.total": "{n} call in all, {failures} failed|{n} calls in all, {failures} failed",
   "tool.source": "Manifest",
   "tool.kind": "Kind",
   "tool.bundle": "Bundle",
@@ -123,7 +121,6 @@ export const en = {
   "tool.delete.used": "It was called {n} time.|It was called {n} times.",
   "tool.compare": "Difference from version {version}",
   "tool.compared": "From version {from} to {to}",
-  "tool.failed": "Failed",
 
   "test.form": "Form",
   "test.json": "JSON",

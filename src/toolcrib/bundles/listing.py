@@ -258,13 +258,13 @@ class Listing:
             return newest
         numbers = used or {}  # By id, the second of an order. Most tools were never called.
         with uncollected():
-            called = [(numbers[order[1]], *order) for order in newest if order[1] in numbers]
-            others = [(0.0, *order) for order in newest if order[1] not in numbers]
+            called = [(numbers[order[1]], *order) for order in newest if numbers.get(order[1])]
+            others = [(0.0, *order) for order in newest if not numbers.get(order[1])]
         return [*sorted(called, reverse=True), *others]
 
     def _in_order(self, sort: Sort, lists: Sequence[list[Order]]) -> list[Place]:
         """Return the places of the tools in some lists, the first one in this order first."""
-        if (is_all := lists[0] is self._ordered) and sort in self._sorted:
+        if (is_all := any(one is self._ordered for one in lists)) and sort in self._sorted:
             return self._sorted[sort]
         with uncollected():
             every = self._by_order.values() if is_all else map(self._by_order.__getitem__, _newest(lists))

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import tomllib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from toolcrib.errors import NotFoundError, UsageError
-from toolcrib.spec.naming import suggestion
+from toolcrib.errors import UsageError
+from toolcrib.manifest.dialects.mcp_file import cannot_change, with_server
 
 
 class AgentHost(NamedTuple):
@@ -109,51 +108,8 @@ def add_server(text: str, path: Path, keys: Sequence[str], name: str, server: di
 
     Everything else in it stays as it is. Raises UsageError for a file that cannot be changed so.
     """
-    if path.suffix == ".toml":
-        return _add_to_toml(text, path, keys, name, server)
-    try:
-        document, servers = _parsed(text, keys)
-        servers[name] = server
-    except (ValueError, AttributeError, TypeError):
-        raise _cannot_change(path, json.dumps({name: server}, indent=2), keys) from None
-    return _as_json(document, text)
-
-
-def without_server(text: str, path: Path, keys: Sequence[str], name: str) -> str:
-    """Return a JSON file's text without a server. Raises UsageError as `add_server`, and NotFoundError."""
-    try:
-        document, servers = _parsed(text, keys)
-        names = list(servers)
-        servers.pop(name, None)
-    except (ValueError, AttributeError, TypeError):
-        raise UsageError(
-            f"{path} cannot be changed without losing something in it: comments, or another form",
-            hint=f"Remove {name} from it yourself.",
-        ) from None
-    if name not in names:
-        raise NotFoundError(f"{path} has no server {name!r}", hint=suggestion(name, names, ""))
-    return _as_json(document, text)
-
-
-def _parsed(text: str, keys: Sequence[str]) -> tuple[Any, Any]:
-    """Return a JSON document, and the servers in it, below these keys."""
-    # Written anew, a file would lose comments and keys that are there twice: one with either is refused.
-    document = servers = json.loads(text, object_pairs_hook=_without_duplicates) if text.strip() else {}
-    for key in keys:
-        servers = servers.setdefault(key, {})
-    return document, servers
-
-
-def _as_json(document: Any, like: str) -> str:
-    indent = re.search(r"\n([ \t]+)\S", like)
-    return json.dumps(document, indent=indent[1] if indent else 2, ensure_ascii=False) + "\n"
-
-
-def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("a key twice")
-    return found
+    make = _add_to_toml if path.suffix == ".toml" else with_server
+    return make(text, path, keys, name, server)
 
 
 def _add_to_toml(text: str, path: Path, keys: Sequence[str], name: str, server: dict[str, Any]) -> str:
@@ -172,14 +128,5 @@ def _add_to_toml(text: str, path: Path, keys: Sequence[str], name: str, server: 
         changed = f"{text}{gap}{table}\n"
         tomllib.loads(changed)
     except (ValueError, AttributeError):
-        raise _cannot_change(path, table, keys) from None
+        raise cannot_change(path, table, keys) from None
     return changed
-
-
-def _cannot_change(path: Path, entry: str, keys: Sequence[str]) -> UsageError:
-    return UsageError(
-        f"{path} cannot be changed without losing something in it: comments, another form, or an entry"
-        " of this name",
-        hint=f"Add this to it yourself, under {' → '.join(keys)}:\n{entry}",
-        details={"path": str(path), "entry": entry},
-    )

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from toolcrib.guard.idempotency import RecordedCalls
     from toolcrib.project.control.approvals import ApprovalService, Elicitation
     from toolcrib.project.control.chats import ChatApprovals
+    from toolcrib.project.tools.servers import Servers
 
 Accept = Literal["trusted", "all"]
 
@@ -110,8 +111,6 @@ class Project(ListParts, DurableParts):
         self.questions, self.is_approved = preview.questions, preview.is_approved
         steps.plan = self.plan
         catalog.load()
-        self.servers = catalog.servers
-        """The MCP servers that the project names; None if it names none."""
         self.trust.settle = self._settle
         self.trust.found = lambda: [
             *catalog.every(stored=False), *self.agents.as_tools(), *self.workflows.as_tools()
@@ -171,6 +170,11 @@ class Project(ListParts, DurableParts):
         place = find(root)
         vault, config, ledger = _settings_of(place)
         return cls(place, config, secrets=EnvironmentSecrets({}), trusted=True, vault=vault, ledger=ledger)
+
+    @property
+    def servers(self) -> Servers | None:
+        """The MCP servers that the project names; None if it names none."""
+        return self.catalog.servers
 
     @property
     def diagnostics(self) -> list[Diagnostic]:

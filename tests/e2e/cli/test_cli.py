@@ -254,7 +254,7 @@ def test_two_processes_at_once_share_one_log(files: Crib) -> None:
         for _ in range(6)
     ]
     for process in running:
-        out, _ = process.communicate(timeout=100)
+        out, _ = process.communicate()
         assert (process.returncode, out) == (0, b"content\n")
     assert [entry.seq for entry in files.audit_lines()] == list(range(1, 13))
 
@@ -342,7 +342,7 @@ def test_a_run_that_is_stopped_leaves_nothing(crib: Crib, how: signal.Signals) -
     ) as process:
         assert eventually(lambda: len(sleeping(marker)) == 2, 15)
         process.send_signal(how)
-        assert process.wait(100) == (-9 if how == signal.SIGKILL else 130)
+        assert process.wait() == (-9 if how == signal.SIGKILL else 130)
     assert eventually(lambda: not sleeping(marker))
     if how != signal.SIGKILL:
         assert (crib.last().event, crib.last().fields["code"]) == ("TOOL_EXECUTED", "cancelled")

@@ -12,7 +12,6 @@ import pytest
 from tests.commands import PROGRAM, Forked
 from tests.crib import Crib
 from tests.e2e.cli.test_cli import ENVIRONMENT, cli
-from tests.patience import patient
 
 
 @pytest.fixture
@@ -80,7 +79,7 @@ def test_ctrl_c_is_one_document_too(crib: Crib) -> None:
     assert waits.stderr is not None
     assert "tidy waits for a person: toolcrib approvals approve" in waits.stderr.readline()
     waits.send_signal(signal.SIGINT)
-    out, _ = waits.communicate(timeout=patient(20))
+    out, _ = waits.communicate()
     assert waits.returncode == 130
     assert json.loads(out)["error"]["code"] == "cancelled"
 

@@ -445,7 +445,7 @@ def test_a_durable_call_survives_its_worker(office: Shop) -> None:
         office.ledger.with_name("done").touch()
         assert office("calls", "wait", call, "--root", "app.py").out == "report 7\n"
         second.terminate()
-        assert second.wait(100) == 0
+        assert second.wait() == 0
     assert office("calls", "show", call, "--root", "app.py", "--json").document["state"] == "done"
     assert office("list", "--root", "app.py").code == 0
     assert set(os.listdir(office.file.parent)) <= {"app.py", "__pycache__"}
@@ -473,7 +473,7 @@ def test_agents_and_workflows_of_a_file_run(office: Shop) -> None:
         ended = office("--root", "app.py", "runs", "watch", run_id)
         assert "done" in ended.out, ended.err
         serving.terminate()
-        serving.wait(100)
+        serving.wait()
     ran = office("--root", "app.py", "runs", "show", run_id, "--json")
     assert json.loads(ran.document["answer"]) == {"look": True, "ask": "open: true"}
 

@@ -87,7 +87,7 @@ def served(program: Path, words: list[str]) -> list[Any]:
         lines = [server.stdout.readline() for message in MESSAGES if "id" in message]
         server.stdin.close()
         lines += server.stdout.read().splitlines()
-        assert server.wait(100) == 0
+        assert server.wait() == 0
     return [json.loads(line) for line in lines]
 
 

@@ -109,7 +109,7 @@ class Person:
             process.stdin.write(json.dumps(message) + "\n")
         process.stdin.flush()
         answer: str = next(line for line in process.stdout if '"id":2' in line)
-        process.communicate(timeout=100)
+        process.communicate()
         return answer
 
 

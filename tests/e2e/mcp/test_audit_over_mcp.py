@@ -68,7 +68,10 @@ def mounts() -> None:
 async def test_on_a_full_disk_a_call_is_refused_before_it_runs(writer: Crib) -> None:
     (writer.home / "audit").mkdir(exist_ok=True)
     command = [*UNSHARE, "sh", "-c", ON_SMALL_DISK, "sh", str(writer.root), sys.executable]
-    server = StdioServerParameters(command=command[0], args=command[1:], env=dict(os.environ))
+    # In the namespace of an ordinary user the folder of the tests' own settings is nobody's.
+    env = {**os.environ, "XDG_CONFIG_HOME": str(writer.root)}
+    del env["TOOLCRIB_CONFIG"]
+    server = StdioServerParameters(command=command[0], args=command[1:], env=env)
     async with Client(server) as client:
         assert not (await client.call_tool("mark", {"text": "before"})).is_error
         step(writer, "fill", "full")

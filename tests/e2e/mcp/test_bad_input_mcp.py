@@ -15,7 +15,6 @@ import pytest
 from tests.commands import Forked
 from tests.crib import SH, Crib
 from tests.integration.project.test_bad_input import stuttering_server
-from tests.patience import patient
 
 PROGRAM = str(Path(sys.executable).parent / "toolcrib")
 BEGIN = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "agent", "version": "0"}}
@@ -62,7 +61,7 @@ class Client:
         return answer["result"]["structuredContent"]["error"], answer["result"]["content"][0]["text"]
 
     def close(self) -> None:
-        self.process.communicate(timeout=patient(10))
+        self.process.communicate()
 
 
 @pytest.fixture

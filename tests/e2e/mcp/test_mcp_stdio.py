@@ -241,7 +241,7 @@ def test_the_end_of_the_input_ends_the_process_after_the_answers(pipes: Pipes) -
     pipes.stdin.close()
     answers = [orjson.loads(line) for line in pipes.stdout.read().splitlines()]
     assert sorted(answer["id"] for answer in answers) == list(range(50))
-    assert pipes.process.wait(100) == 0
+    assert pipes.process.wait() == 0
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
@@ -252,7 +252,7 @@ def test_the_end_cancels_what_still_runs(how: Any, pipes: Pipes, tmp_path: Path)
     started = time.monotonic()
     pipes.process.send_signal(how)
     assert pipes.read()["result"]["structuredContent"]["error"]["code"] == "cancelled"
-    assert pipes.process.wait(100) == 0
+    assert pipes.process.wait() == 0
     assert time.monotonic() - started < 30
     assert mark.read_text() == "cancelled"
 
@@ -263,7 +263,7 @@ def test_nothing_is_written_after_the_end_of_the_input(pipes: Pipes, tmp_path: P
     wait_for(mark)
     pipes.stdin.close()
     assert pipes.stdout.read() == b""
-    assert pipes.process.wait(100) == 0
+    assert pipes.process.wait() == 0
     assert mark.read_text() == "cancelled"
 
 
@@ -272,7 +272,7 @@ def test_a_tool_that_hangs_in_a_thread_does_not_keep_the_process(pipes: Pipes, t
     pipes.call("hang", {"mark": str(mark)})
     wait_for(mark)
     pipes.stdin.close()
-    assert pipes.process.wait(100) == 0
+    assert pipes.process.wait() == 0
 
 
 def test_a_client_that_reads_nothing_gets_everything_later(pipes: Pipes) -> None:
@@ -286,7 +286,7 @@ def test_a_client_that_reads_nothing_gets_everything_later(pipes: Pipes) -> None
 def test_a_client_that_stops_reading_and_leaves_ends_the_process(pipes: Pipes) -> None:
     pipes.stdout.close()
     pipes.call("add", {"a": 1, "b": 2})
-    assert pipes.process.wait(100) == 0
+    assert pipes.process.wait() == 0
 
 
 def test_requests_from_a_file_to_a_file(tmp_path: Path) -> None:
@@ -312,4 +312,4 @@ def test_requests_over_one_socket() -> None:
                 stream.write(orjson.dumps(call) + b"\n")
                 stream.flush()
                 assert len(stream.readline()) > 49_000
-        assert process.wait(100) == 0
+        assert process.wait() == 0

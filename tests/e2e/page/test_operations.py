@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -80,6 +81,21 @@ def test_a_failed_server_shows_its_log_and_is_restarted(opened: Open) -> None:
     card.get_by_role("button", name="Restart").click()
     expect(card.locator("pre")).to_contain_text("no such luck")
     expect(card).to_contain_text("failed, starts again")
+
+
+def test_a_server_is_added_after_a_look_at_what_it_may_use(opened: Open, server: HttpServerProcess) -> None:
+    (server.root / "hello.py").write_text(f"{mcp_servers.RAW}\nmain()")
+    page = opened().log_in("/operations/servers")
+    form = page.get_by_role("form", name="Add a server")
+    form.get_by_label("Name", exact=True).fill("hello")
+    form.get_by_label("Command or address").fill(f'"{sys.executable}" hello.py')
+    form.get_by_role("button", name="Show what it may use").click()
+    expect(form.get_by_role("status")).to_contain_text("may read hello.py")
+    form.get_by_role("button", name="Start it, and trust its tools").click()
+    card = page.get_by_role("listitem").filter(has=page.get_by_role("heading", name="hello"))
+    expect(card).to_contain_text("ready")
+    expect(card).to_contain_text("1 tool")
+    expect(form.get_by_label("Command or address")).to_have_value("")
 
 
 def test_a_secret_is_set_and_removed_and_never_shown(opened: Open) -> None:

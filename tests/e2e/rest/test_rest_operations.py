@@ -83,6 +83,29 @@ def test_only_a_person_logs_in_and_only_to_a_remote_server(
     wait_for(lambda: state(server, "calculator")["state"] == "ready", "the state")
 
 
+def test_a_person_adds_a_server_after_a_look_at_what_it_may_use(
+    server: HttpServerProcess, session: dict[str, str]
+) -> None:
+    (server.root / "hello.py").write_text(f"{mcp_servers.RAW}\nmain()")
+    body = {"name": "hello", "command": [sys.executable, "hello.py"]}
+    assert server.send("POST", "/servers", body).status == 403
+    plan = server.send("POST", "/servers", body, session, token=None)
+    assert plan.status == 200, plan.body
+    assert "  may read hello.py" in plan.json["lines"]
+    assert not (server.root / ".mcp.json").exists()
+    other = {**body, "command": ["cat"], "trust": plan.json["digest"]}
+    assert server.send("POST", "/servers", other, session, token=None).status == 409
+    added = server.send("POST", "/servers", {**body, "trust": plan.json["digest"]}, session, token=None)
+    assert (added.status, added.json["tools"], added.json["waiting"]) == (201, ["hello__hello"], {}), (
+        added.body
+    )
+    ran = server.send("POST", "/tools/invoke/hello__hello", {"args": {}})
+    assert ran.json["value"] == "hello", ran.body
+    assert "hello__hello" in json.dumps(server.send("GET", "/tools").json)
+    taken = server.send("POST", "/servers", body, session, token=None)
+    assert (taken.status, taken.code) == (409, "conflict")
+
+
 def secret(server: HttpServerProcess) -> dict[str, Any]:
     (found,) = server.send("GET", "/secrets").json["secrets"]
     return dict(found)

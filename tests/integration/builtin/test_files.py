@@ -109,7 +109,7 @@ def test_edits_and_appends_of_two_processes_at_once_lose_none(disk: Disk) -> Non
         one.stdin.write("go\n")
         one.stdin.flush()
     for one in editors:
-        one.communicate(timeout=100)
+        one.communicate()
     assert [one.returncode for one in editors] == [0, 0]
     text = (disk.work / "f").read_text()
     assert [word for word in words if f"<{word}>" not in text or f"+{word}" not in text] == []

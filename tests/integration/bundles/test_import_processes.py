@@ -75,7 +75,7 @@ def test_a_kill_at_any_instant_leaves_the_old_bundle_or_the_new_one(tmp_path: Pa
     worker = start(tmp_path / "timed", path, "refuse")
     took = time.monotonic()
     go(worker)
-    worker.communicate(timeout=100)
+    worker.communicate()
     assert worker.returncode == 0
     took = time.monotonic() - took
     seen = set()
@@ -117,7 +117,7 @@ def test_of_two_that_import_at_once_one_adds_each_tool(tmp_path: Path) -> None:
         workers = [start(folder, path, choice) for _ in range(2)]
         for worker in workers:
             go(worker)
-        actions = sorted(json.loads(worker.communicate(timeout=100)[0]) for worker in workers)
+        actions = sorted(json.loads(worker.communicate()[0]) for worker in workers)
         assert actions == [["add"] * TOOLS, ["keep"] * TOOLS]
         assert contents_of(Store(folder), bundle) == contents_of(Store(tmp_path / "source-one"), bundle)
 
@@ -130,7 +130,7 @@ def test_of_two_different_imports_at_once_one_is_refused(tmp_path: Path) -> None
         workers = [start(folder, path, "refuse") for path in paths]
         for worker in workers:
             go(worker)
-        outcomes = [json.loads(worker.communicate(timeout=100)[0]) for worker in workers]
+        outcomes = [json.loads(worker.communicate()[0]) for worker in workers]
         assert outcomes.count("conflict") == 1
         assert outcomes.count(["add"] * TOOLS) == 1
         winner = "one" if outcomes[1] == "conflict" else "two"

@@ -20,7 +20,7 @@ from tests.conftest import need
 from tests.sources import MOMENT, MemorySource
 from toolcrib.bundles import BundleBody, ListedTool, Store, ToolBody, ToolRecord
 from toolcrib.bundles.journal import Journal
-from toolcrib.bundles.listing import Listing, Place
+from toolcrib.bundles.listing import Listing, Place, Sort
 from toolcrib.errors import StateUnavailable
 from toolcrib.spec.identifier import new_id
 
@@ -37,6 +37,9 @@ for number in range(100):
     if number % 4 == 1:
         store.switch_tool(sys.argv[2], f"{sys.argv[3]}-{number}", "1", enabled=False)
 """
+
+
+SORTS: Sequence[Sort] = ("name", "modifiedAt")
 
 
 def fifo_at(path: Path) -> None:
@@ -88,6 +91,11 @@ def in_step(store: Store, listing: Listing) -> None:
         before = found[-1].order
     assert len(pages) == len(stored)
     assert [tool.order for tool in pages] == sorted((tool.order for tool in pages), reverse=True)
+    anew = Listing(store, None)
+    anew.refresh()
+    for sort in SORTS:
+        assert listing.ordered(sort) == anew.ordered(sort)
+        assert listing.ordered(sort, [new_id()]) == []
     for bundle in listing.bundles:
         for tags in ((), ("even",), ("even", "third")):
             expected = [
@@ -184,8 +192,9 @@ def test_the_snapshot_saves_reading_and_may_be_gone_damaged_or_old(
 
     monkeypatch.setattr(Store, "tool_in", tool_in)
     second = Listing(store, tmp_path / "listing")
-    in_step(store, second)
+    second.refresh()
     assert len(read) == 1
+    in_step(store, second)
     harms: list[Callable[[Path], object]] = [
         lambda path: path.write_bytes(b""),
         lambda path: path.write_bytes(path.read_bytes().replace(b"a1", b"\xff1")),

@@ -14,7 +14,6 @@ import pytest
 
 from tests.commands import Forked
 from tests.conftest import need
-from tests.patience import patient
 from toolcrib.bundles import BundleBody, Store
 from toolcrib.spec.identifier import new_id
 
@@ -94,7 +93,7 @@ def together(workers: list[Forked]) -> list[list[str]]:
         assert worker.stdin is not None
         worker.stdin.write("\n")
         worker.stdin.flush()
-    lines = [worker.communicate(timeout=100)[0].splitlines() for worker in workers]
+    lines = [worker.communicate()[0].splitlines() for worker in workers]
     assert [worker.returncode for worker in workers] == [0] * len(workers)
     return lines
 
@@ -157,7 +156,7 @@ def test_a_killed_writer_loses_no_acknowledged_write_and_leaves_no_half_file(
                 expected[f"r{round_}-{number}"] = did
                 acknowledged += 1
         worker.stdout.close()
-        assert worker.wait(patient(20)) == -signal.SIGKILL
+        assert worker.wait() == -signal.SIGKILL
         assert all(store.snapshot(one.id) for one in store.bundles())
         stored = {tool.slug: tool for tool in store.tools(bundle)}
         for slug, did in expected.items():

@@ -40,7 +40,7 @@ def test_calls_are_counted_and_seen_by_another_process_within_a_second(tmp_path:
 def test_a_clean_exit_of_many_processes_loses_none(tmp_path: Path) -> None:
     path = tmp_path / "usage.db"
     workers = [Forked([sys.executable, "-c", WORKER, str(path)]) for _ in range(4)]
-    assert [worker.wait(100) for worker in workers] == [0] * 4
+    assert [worker.wait() for worker in workers] == [0] * 4
     usage = UsageCounts(path)
     found = usage.of("a")
     assert (found.calls, found.failures) == (2000, 400)

@@ -38,7 +38,7 @@ def together(target: Callable[..., None], address: Address, *more: Any) -> list[
         worker.start()
     found = [queue.get(timeout=110) for _ in workers]
     for worker in workers:
-        worker.join(patient(60))
+        worker.join()
         assert worker.exitcode == 0
     return found
 
@@ -55,7 +55,7 @@ def aside(target: Callable[..., None], address: Address) -> BaseProcess:
 def kill(worker: BaseProcess) -> None:
     assert worker.pid is not None
     os.kill(worker.pid, signal.SIGKILL)
-    worker.join(patient(60))
+    worker.join()
 
 
 def retried(call: Callable[[], object]) -> None:
@@ -157,7 +157,7 @@ def test_a_caller_that_waits_in_another_process_is_let_go(address: Address) -> N
     service = approvals(address)
     (waiting,) = service.list("pending")
     service.deny(waiting.id, "ada")
-    worker.join(patient(60))
+    worker.join()
     assert worker.exitcode == 0
     with pytest.raises(ApprovalDenied):
         service.seek(ask())

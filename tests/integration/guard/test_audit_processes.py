@@ -24,7 +24,7 @@ WRITER = textwrap.dedent("""
     from toolcrib.guard import AuditLog
 
     path, name, count = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-    log = AuditLog(path)
+    log = AuditLog(path, lock_timeout=600)
     print("ready", flush=True)
     sys.stdin.readline()
     for number in range(count):
@@ -56,7 +56,7 @@ def go(writers: list[Forked]) -> None:
 def finish(writers: list[Forked]) -> list[int]:
     codes = []
     for writer in writers:
-        writer.communicate(timeout=100)
+        writer.communicate()
         codes.append(writer.returncode)
     return codes
 

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from tests.commands import Forked, complete
-from tests.patience import patient, wait_for
+from tests.patience import wait_for
 from toolcrib.guard import AuditLog, parse
 from toolcrib.guard.audit.check import verify
 from toolcrib.guard.audit.files import rotated_files
@@ -95,7 +95,7 @@ WRITER = textwrap.dedent("""
     from toolcrib.guard import AuditLog
 
     path, name, count = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-    log = AuditLog(path, path.parents[1] / "head", max_bytes=20_000)
+    log = AuditLog(path, path.parents[1] / "head", max_bytes=20_000, lock_timeout=600)
     os.write(1, b"ready\\n")
     sys.stdin.readline()
     for number in range(count):
@@ -123,7 +123,7 @@ def test_eight_processes_some_killed_lose_and_tear_no_acknowledged_line(tmp_path
             time.sleep(random.uniform(0, 0.01))
         writer.kill()
     for writer in writers:
-        writer.communicate(timeout=patient(50))
+        writer.communicate()
     assert [writer.returncode for writer in writers] == [0] * 5 + [-signal.SIGKILL] * 3
 
     with AuditLog(path, tmp_path / "head") as log:

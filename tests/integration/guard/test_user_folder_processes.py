@@ -85,7 +85,7 @@ def test_of_two_processes_one_makes_the_token_of_a_name(tmp_path: Path) -> None:
         assert maker.stdin is not None
         maker.stdin.write("\n")
         maker.stdin.flush()
-    made = [text for maker in makers for text in maker.communicate(timeout=100)[0].split()]
+    made = [text for maker in makers for text in maker.communicate()[0].split()]
     assert [maker.returncode for maker in makers] == [0, 0]
     assert len(made) == 10
     tokens = Tokens(vault)

@@ -45,7 +45,7 @@ class Pod:
     def stop(self, how: int = signal.SIGKILL) -> int:
         assert self.process is not None
         self.process.send_signal(how)
-        return self.process.wait(patient(60))
+        return self.process.wait()
 
     def say(self, number: int, channel: str = "telegram", **more: str) -> None:
         message = {"channel": channel, "text": str(number), **more}

@@ -20,6 +20,7 @@ def test_the_steps_of_the_containerfile_make_an_image_that_runs_as_its_user(tmp_
     done = subprocess.run(
         [sys.executable, str(SCRIPT), str(tmp_path), "doctor"], capture_output=True, text=True, check=False
     )
-    assert "level" in done.stdout, done.stderr[-3000:]
+    # As in a container: no namespaces can be made in another root folder.
+    assert "level: landlock" in done.stdout, done.stderr[-3000:]
     workspace = (tmp_path / "image" / "changed" / "workspace").stat()
     assert (workspace.st_uid, workspace.st_gid) == (10001, 10001)

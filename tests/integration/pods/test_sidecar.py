@@ -15,7 +15,7 @@ import pytest
 
 from tests.commands import PROGRAM, Forked, run
 from tests.mailbox import Runner
-from tests.patience import patient, wait_for
+from tests.patience import wait_for
 from toolcrib.pods.protocol import FAILED
 
 pytestmark = pytest.mark.usefixtures("kernel")
@@ -53,7 +53,7 @@ def pod(tmp_path_factory: pytest.TempPathFactory, kernel: None) -> Iterator[Pod]
     made = Pod(folder, "--read", str(folder / "given"), "--env", "POD_GIVEN", "--target", "git")
     yield made
     made.process.terminate()
-    assert made.process.wait(patient(20)) == 0
+    assert made.process.wait() == 0
 
 
 def test_a_command_is_answered_with_its_streams_and_exit_code(pod: Pod) -> None:
@@ -172,4 +172,4 @@ def test_a_request_that_kills_its_sidecar_each_time_is_given_up(tmp_path: Path) 
         pod.start()
     assert "given up" in pod.runner.answer("1")["stderr"]
     pod.process.send_signal(signal.SIGTERM)
-    assert pod.process.wait(patient(20)) == 0
+    assert pod.process.wait() == 0

@@ -17,7 +17,6 @@ import pytest
 
 from tests.databases import Address, clocked, close_databases, open_database
 from tests.guarded import Wall
-from tests.patience import patient
 from tests.processes import FORKS
 from toolcrib.core.attempt import AttemptPolicy, decide
 from toolcrib.errors import (
@@ -347,7 +346,7 @@ def test_a_dead_process_of_this_machine_is_seen_at_once(address: Address, repeat
     claim = claim_next(calls, ["mine"], "w")
     victim = FORKS.Process(target=_take_and_die, args=(address,))
     victim.start()
-    victim.join(100)
+    victim.join()
     assert calls.rescue() == [call_id]
     assert calls.find(call_id).state == ("ready" if repeatable else "unknown")
     assert claim is not None
@@ -376,7 +375,7 @@ def start(address: Address, tools: tuple[str, ...]) -> BaseProcess:
 
 def kill(worker: BaseProcess) -> None:
     os.kill(worker.pid or 0, signal.SIGKILL)
-    worker.join(patient(10))
+    worker.join()
 
 
 def alternating() -> Iterator[tuple[str, ...]]:
@@ -429,7 +428,7 @@ def test_of_four_processes_exactly_one_gets_each_call(address: Address) -> None:
         worker.start()
     taken = [call_id for _ in workers for call_id in queue.get(timeout=110)]
     for worker in workers:
-        worker.join(100)
+        worker.join()
     assert sorted(taken) == sorted(ids)
 
 

@@ -46,7 +46,7 @@ def served(crib: Crib, run_id: str) -> Forked:
 
 
 def output_of(process: Forked) -> str:
-    return str(process.communicate(timeout=100)[0])
+    return str(process.communicate()[0])
 
 
 @pytest.mark.parametrize("api", ["anthropic", pytest.param("openai", marks=pytest.mark.soak)])
@@ -122,7 +122,7 @@ async def test_the_process_of_a_workers_steps_dies_and_the_run_goes_on(crib: Cri
                 events = [event.kind for event in project.runs.store.events.page(run_id)]
                 assert events == ["created", "rescued", "answered", "done"]
             worker.terminate()
-            assert worker.wait(100) == 0
+            assert worker.wait() == 0
         finally:
             worker.kill()
             worker.communicate()

@@ -286,7 +286,7 @@ def gone(pid: int) -> bool:
 def test_a_server_that_ends_leaves_nothing(pool: CgroupPool) -> None:
     process, pid, folders = server("ends")
     with process:
-        assert process.wait(patient(10)) == 0
+        assert process.wait() == 0
     assert eventually(lambda: gone(pid))
     assert not any(folder.exists() for folder in folders)
 

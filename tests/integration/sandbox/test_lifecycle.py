@@ -16,7 +16,7 @@ import pytest
 
 from tests.descriptors import descriptors
 from tests.integration.sandbox.ground import PATH, Ground, eventually, processes_with, said
-from tests.patience import GROWING_MS, patient
+from tests.patience import GROWING_MS
 from toolcrib.errors import InvalidInput, ToolUnavailable, UsageError
 from toolcrib.sandbox import Completed, Confinement, run
 from toolcrib.sandbox.host.pool import shared
@@ -308,7 +308,7 @@ def test_a_dead_server_leaves_no_command(marker: str, how: signal.Signals) -> No
             # The server itself, and in its sandbox a shell and two more.
             assert eventually(lambda: len(processes_with(marker)) == 4)
             server.send_signal(how)
-            server.wait(patient(30))
+            server.wait()
         finally:
             server.kill()
     assert eventually(lambda: not processes_with(marker))

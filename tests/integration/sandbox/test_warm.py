@@ -28,7 +28,6 @@ from tests.integration.sandbox.ground import (
     processes_with,
     said,
 )
-from tests.patience import patient
 from toolcrib.errors import UnavailableError
 from toolcrib.sandbox import Completed, Confinement, Script, Warmth, configure, run
 from toolcrib.sandbox.host.enforcement import groups
@@ -475,7 +474,7 @@ def test_a_dead_server_leaves_no_launcher_spare_or_tool(folder: Path, how: signa
             while len(pids) < 9:
                 pids = {pid for launcher in launchers.values() for pid in below(launcher)}
             server.send_signal(how)
-            server.wait(patient(30))
+            server.wait()
         finally:
             server.kill()
     assert eventually(lambda: not alive(pids))

@@ -48,7 +48,7 @@ def together(target: Callable[..., Any], address: Address, *more: Any) -> None:
     for worker in workers:
         worker.start()
     for worker in workers:
-        worker.join(patient(60))
+        worker.join()
         assert worker.exitcode == 0
 
 
@@ -73,10 +73,10 @@ def test_threads_share_one(address: Address) -> None:
     db = opened(address)
 
     def count_often() -> None:
-        for _ in range(20):
+        for _ in range(30):
             count(db)
 
-    threads = [threading.Thread(target=count_often) for _ in range(12)]
+    threads = [threading.Thread(target=count_often) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -377,7 +377,7 @@ def test_a_process_holds_what_it_has_until_it_is_killed(address: Address) -> Non
     time.sleep(2 * LEASE_S)
     wait_for(lambda: held(theirs, mine) == [True, True], "its renewal")
     worker.kill()
-    worker.join(patient(60))
+    worker.join()
     wait_for(lambda: held(theirs, mine) == [False, True], "its end")
 
 

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from tests.databases import Address, close_databases, open_database
-from tests.patience import patient
 from tests.processes import FORKS
 from toolcrib.state import PROJECT, Database, Message, Outbox
 
@@ -162,13 +161,13 @@ def test_readers_that_are_killed_lose_nothing(address: Address, tmp_path: Path) 
             time.sleep(0.002)
         assert worker.pid is not None
         os.kill(worker.pid, signal.SIGKILL)
-        worker.join(patient(10))
+        worker.join()
         worker = FORKS.Process(target=_read, args=(address, log))
         worker.start()
     while "600" not in log.read_text().split():
         time.sleep(0.05)
     os.kill(worker.pid or 0, signal.SIGKILL)
-    worker.join(patient(10))
+    worker.join()
     numbers = list(map(int, log.read_text().split()))
     assert set(numbers) == set(range(1, 601))
     first = list(dict.fromkeys(numbers))

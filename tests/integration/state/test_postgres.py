@@ -153,7 +153,8 @@ def test_what_need_not_be_durable_waits_for_no_disk(url: str) -> None:
             assert tx.one("SHOW synchronous_commit") == (setting,)
 
 
-def test_more_threads_than_connections_wait_for_one(url: str) -> None:
+def test_more_threads_than_connections_wait_for_one(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("toolcrib.state.drivers.postgres._WAIT_S", 100)
     db = opened(url)
     together = threading.Barrier(8)
 
@@ -166,7 +167,7 @@ def test_more_threads_than_connections_wait_for_one(url: str) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(patient(60))
+        thread.join()
     assert len(notes(db)) == 24
 
 

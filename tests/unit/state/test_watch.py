@@ -83,7 +83,7 @@ def test_two_event_loops_wait_for_the_same(notes: Notes) -> None:
     ready.wait(100)
     notes.write("a")
     for thread in threads:
-        thread.join(100)
+        thread.join()
     assert found == ["A", "A"]
 
 

@@ -8,7 +8,6 @@ import { Failure, Shown } from "../../parts/states";
 import { t } from "../../text";
 import { Rehearsal } from "./Rehearsal";
 
-
 /** The rules in force, why they decide as they do, and a rule tried on past calls. */
 export function Policy() {
   const policy = useQuery({ queryKey: ["policy"], queryFn: () => data(api.GET("/policy")) });

@@ -8,6 +8,7 @@ import { announce } from "../../parts/notices";
 import { When } from "../../parts/small";
 import { Failure } from "../../parts/states";
 import { Sure } from "../../parts/Sure";
+import { Table } from "../../parts/Table";
 import { number, t } from "../../text";
 import { listOf } from "./lists";
 
@@ -89,30 +90,10 @@ function Outcome({ found }: { found: Schemas["Rehearsal"] }) {
       <p>
         {t("policy.calls", { n: found.calls })} {found.gone > 0 && t("policy.gone", { n: found.gone })}
       </p>
-      <table className="table">
-        <thead>
-          <tr>
-            <th scope="col">{t("policy.decision")}</th>
-            <th scope="col" className="number">
-              {t("policy.now")}
-            </th>
-            <th scope="col" className="number">
-              {t("policy.then")}
-            </th>
-          </tr>
-        </thead>
-        <tbody>
-          {EFFECTS.map((effect) => (
-            <tr key={effect}>
-              <th scope="row">
-                <EffectBadge effect={effect} />
-              </th>
-              <td className="number">{number(found.now[effect])}</td>
-              <td className="number">{number(found.then[effect])}</td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
+      <Table
+        head={[t("policy.decision"), t("policy.now"), t("policy.then")]}
+        rows={EFFECTS.map((one) => ({ key: one, cells: [<EffectBadge key={one} effect={one} />, number(found.now[one]), number(found.then[one])] }))}
+      />
       {found.matching.length === 0 ? (
         <p className="muted">{t("policy.matching.none")}</p>
       ) : (
@@ -130,9 +111,7 @@ function Outcome({ found }: { found: Schemas["Rehearsal"] }) {
               </li>
             ))}
           </ul>
-          {found.matching.length > most && (
-            <More load={() => setMost(most + 10 * FEW)} />
-          )}
+          {found.matching.length > most && <More load={() => setMost(most + 10 * FEW)} />}
         </>
       )}
     </div>

@@ -8,6 +8,7 @@ import { Badge } from "../../parts/small";
 import { Sure } from "../../parts/Sure";
 import { Empty, Shown } from "../../parts/states";
 import { t } from "../../text";
+import { NewServer } from "./NewServer";
 
 type Server = Schemas["ServerAnswer"];
 const TONES = { ready: "good", waiting: "bad", "not trusted": "warn", starting: "", stopped: "" } as const;
@@ -39,6 +40,7 @@ export function Servers() {
               </li>
             ))}
           </ul>
+          <NewServer />
         </>
       )}
     </Shown>

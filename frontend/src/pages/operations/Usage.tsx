@@ -4,6 +4,7 @@ import { useState } from "react";
 import { api, data, type Schemas } from "../../api/client";
 import { Choice, More } from "../../parts/fields";
 import { Shown } from "../../parts/states";
+import { Table } from "../../parts/Table";
 import { language, number, t } from "../../text";
 import { toolPath } from "../tools/paths";
 import { byDay, firstDay, NUMBERS, type Shows, sumOf } from "./days";
@@ -86,32 +87,13 @@ function Days({ tools, first, shows }: { tools: ToolDays[]; first: string; shows
           <span>{format.format(Date.parse(days.at(-1)?.begins ?? first))}</span>
         </p>
       </figure>
-      <div className="scrolls" tabIndex={0}>
-        <table className="table">
-          <thead>
-            <tr>
-              <th scope="col">{t("usage.day")}</th>
-              {NUMBERS.map((one) => (
-                <th key={one} scope="col" className="number">
-                  {t(`usage.${one}`)}
-                </th>
-              ))}
-            </tr>
-          </thead>
-          <tbody>
-            {days.toReversed().map(({ begins, sums }) => (
-              <tr key={begins}>
-                <th scope="row">{format.format(Date.parse(begins))}</th>
-                {NUMBERS.map((one) => (
-                  <td key={one} className="number">
-                    {number(Math.round(sums[one]))}
-                  </td>
-                ))}
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
+      <Table
+        head={[t("usage.day"), ...NUMBERS.map((one) => t(`usage.${one}`))]}
+        rows={days.toReversed().map(({ begins, sums }) => ({
+          key: begins,
+          cells: [format.format(Date.parse(begins)), ...NUMBERS.map((one) => number(Math.round(sums[one])))],
+        }))}
+      />
       <p className="muted note">{t("usage.slowest")}</p>
     </section>
   );
@@ -140,41 +122,31 @@ function Top({ tools, choose }: { tools: ToolDays[]; choose: (name: string) => v
   return (
     <section className="card" aria-labelledby="top">
       <h2 id="top">{t("usage.top")}</h2>
-      <div className="scrolls" tabIndex={0}>
-        <table className="table">
-          <thead>
-            <tr>
-              <th scope="col">{t("usage.tool")}</th>
-              {COLUMNS.map((one) => (
-                <th key={one} scope="col" className="number" aria-sort={one === by ? "descending" : undefined}>
-                  <button type="button" className="sorts" onClick={() => setBy(one)}>
-                    {t(`usage.${one}`)}
-                  </button>
-                </th>
-              ))}
-            </tr>
-          </thead>
-          <tbody>
-            {rows.slice(0, most).map(({ tool, sums }) => (
-              <tr key={tool.name}>
-                <th scope="row">
-                  <button type="button" className="sorts" onClick={() => choose(tool.name)}>
-                    {tool.name}
-                  </button>
-                </th>
-                {COLUMNS.map((one) => (
-                  <td key={one} className={one === "failures" && sums[one] > 0 ? "number wrong" : "number"}>
-                    {number(Math.round(sums[one]))}
-                  </td>
-                ))}
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
-      {rows.length > most && (
-        <More load={() => setMost(most + 5 * FEW)} />
-      )}
+      <Table
+        head={[
+          t("usage.tool"),
+          ...COLUMNS.map((one) => (
+            <button key={one} type="button" className="sorts" onClick={() => setBy(one)}>
+              {t(`usage.${one}`)}
+            </button>
+          )),
+        ]}
+        sorted={COLUMNS.indexOf(by) + 1}
+        rows={rows.slice(0, most).map(({ tool, sums }) => ({
+          key: tool.name,
+          cells: [
+            <button key={tool.name} type="button" className="sorts" onClick={() => choose(tool.name)}>
+              {tool.name}
+            </button>,
+            ...COLUMNS.map((one) => (
+              <span key={one} className={one === "failures" && sums[one] > 0 ? "wrong" : ""}>
+                {number(Math.round(sums[one]))}
+              </span>
+            )),
+          ],
+        }))}
+      />
+      {rows.length > most && <More load={() => setMost(most + 5 * FEW)} />}
     </section>
   );
 }

@@ -1,5 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
-import { useParams, useSearch } from "@tanstack/react-router";
+import { Link, useParams, useSearch } from "@tanstack/react-router";
 import { useState } from "react";
 import { api, data, type Tool } from "../../api/client";
 import { Code } from "../../parts/Code";
@@ -7,7 +7,7 @@ import { Heading } from "../../parts/Heading";
 import { SchemaTree } from "../../parts/SchemaTree";
 import { Switch, When } from "../../parts/small";
 import { Shown } from "../../parts/states";
-import { type Key, t } from "../../text";
+import { type Key, number, t } from "../../text";
 import { Actions } from "./Actions";
 import { Callers } from "./Callers";
 import { callOf } from "./call";
@@ -16,7 +16,6 @@ import { Marks } from "./ToolRow";
 import { useSwitch } from "./switches";
 import { Tester } from "./Tester";
 import "./tool.css";
-import { Usage } from "./Usage";
 import { Versions } from "./Versions";
 
 /** One version of a tool: what it takes, what it may touch, who used it, and the tester. */
@@ -75,7 +74,6 @@ function Whole({ tool }: { tool: Tool }) {
         </section>
         <Examples tool={tool} use={use} />
         <About tool={tool} />
-        <Usage tool={tool} />
         <Versions tool={tool} />
         <Callers tool={tool} />
         <History tool={tool} use={use} />
@@ -158,6 +156,12 @@ function About({ tool }: { tool: Tool }) {
             <dd>{tool.owner}</dd>
           </>
         )}
+        <dt>{t("usage.calls")}</dt>
+        <dd>
+          <Link to="/operations/usage" search={{ tool: tool.name } as never}>
+            {number(tool.callCount)}
+          </Link>
+        </dd>
         <dt>{t("tool.modified")}</dt>
         <dd>
           <When moment={tool.modifiedAt} />

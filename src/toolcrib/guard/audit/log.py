@@ -314,7 +314,7 @@ class AuditLog:
             lock_file(self._fd, LOCK_EX, self._lock_timeout)
             # Between the opening and the lock, another process may have rotated the log once more.
             change = self._change()
-            if time.monotonic() > deadline:
+            if change and time.monotonic() > deadline:
                 raise OSError(errno.ESTALE, "the file is being replaced again and again")
         return reason
 

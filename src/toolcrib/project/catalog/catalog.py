@@ -17,6 +17,8 @@ from toolcrib.manifest import Diagnostic
 from toolcrib.project.catalog.bundles import Bundles, Parts
 from toolcrib.project.catalog.external import ExternalTools
 from toolcrib.project.catalog.registry import CatalogChange, ToolRegistry, tool_id
+from toolcrib.project.config.mcp import FILE
+from toolcrib.project.config.settings import Config
 from toolcrib.project.control.steps import ProjectSteps
 from toolcrib.project.integrity.programs import programs_of
 from toolcrib.project.setup import Setup
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from toolcrib.executors.trace.observation import Observation
     from toolcrib.project.catalog.reload import HotReload
     from toolcrib.project.catalog.sources import Sources
+    from toolcrib.project.tools.mounted import Mounted
     from toolcrib.project.tools.servers import Servers
 
 
@@ -87,7 +90,7 @@ class ProjectCatalog:
         from toolcrib.project.catalog.sources import Sources
 
         return Sources(
-            self._setup, self.registry, self.toolset, self.builtins, self.servers,
+            self._setup, self.registry, self.toolset, self.builtins, lambda: self.servers,
             self._steps.store.switches,
         )  # fmt: skip
 
@@ -106,7 +109,7 @@ class ProjectCatalog:
             was_missing=self.bundles.was_missing,
             registered=self._is_function,
         )
-        entries = Entries(stored, self.sources, self._steps, self.servers, self._runs_function)
+        entries = Entries(stored, self.sources, self._steps, lambda: self.servers, self._runs_function)
         search = Search(
             stored,
             lambda: self.bundles.records_index if stored.store.exists else None,
@@ -158,11 +161,26 @@ class ProjectCatalog:
         self.builtins.switch_on_reader()
         steps.outputs.began = self.builtins.switch_on_reader
         if named.specs or named.wrong or named.notes:
-            from toolcrib.project.tools.servers import Servers
+            self._use_servers()
 
-            servers = Servers(self._setup, self.toolset, self.binder, steps.secrets, steps.trust)
-            self.servers, self.binder.server_programs = servers, servers.programs
-            steps.pins.remote, steps.pins.hosts = servers.definitions, servers.hosts
+    def _use_servers(self) -> Servers:
+        from toolcrib.project.tools.servers import Servers
+
+        steps = self._steps
+        servers = Servers(self._setup, self.toolset, self.binder, steps.secrets, steps.trust)
+        self.servers, self.binder.servers = servers, servers.specs
+        steps.pins.remote, steps.pins.hosts = servers.definitions, servers.hosts
+        return servers
+
+    def add_server(self, name: str, config: Config) -> Mounted:
+        """Take a server that was added to `.mcp.json` meanwhile; the settings with it are trusted."""
+        servers = self.servers or self._use_servers()
+        self._setup.starts.use(config)
+        servers.add([spec for spec in config.servers.specs if spec.name == name])
+        self.sources.add_server(name, self._setup.place.root / FILE)
+        self._programs_changed()
+        self.toolset.announce()
+        return servers.get(name)
 
     def get(self, name: str) -> Tool:
         """Return one tool. Raises ToolNotFound, or ManifestError if its manifest does not load."""

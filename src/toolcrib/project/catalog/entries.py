@@ -45,7 +45,7 @@ class Entries:
         stored: StoredTools,
         sources: Sources | None = None,
         steps: ProjectSteps | None = None,
-        servers: Servers | None = None,
+        servers: Callable[[], Servers | None] = lambda: None,
         functions: Callable[[str], bool] = lambda _: True,
     ) -> None:
         self._stored, self._sources, self._steps, self._servers = stored, sources, steps, servers
@@ -265,8 +265,8 @@ class Entries:
             return self._stored.why_unavailable(listed)
         if tool is None:
             return None
-        if listed.type == "mcp" and self._servers is not None:
-            owner = self._servers.owners.get(tool.name)
+        if listed.type == "mcp" and (servers := self._servers()) is not None:
+            owner = servers.owners.get(tool.name)
             error = None if owner is None else owner.server.error
             return None if error is None else error.message
         if tool.source is not None and isinstance(tool.config, FunctionExec) and not tool.is_builtin:

@@ -6,7 +6,7 @@ import hashlib
 import os
 import sys
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -130,7 +130,7 @@ class Sources:
         registry: ToolRegistry,
         toolset: Toolset,
         builtins: Builtins,
-        servers: Servers | None,
+        servers: Callable[[], Servers | None],
         switches: Switches,
     ) -> None:
         self.setup, self.switches = setup, switches
@@ -146,10 +146,14 @@ class Sources:
             self.all = [self.own]
         for spec in setup.named_servers.specs:
             file = place.root / FILE if spec.name in in_file else place.config
-            self.all.append(ProjectSource(self, "server", spec.name, file))
+            self.add_server(spec.name, file)
         self._tools: tuple[object, Mapping[str, Sequence[ListedTool]]] = (None, {})
         self._known: dict[tuple[str, str], tuple[object, object, ListedTool]] = {}
         """By bundle and name, what a tool was listed for, and how."""
+
+    def add_server(self, name: str, file: Path) -> None:
+        """Take an MCP server that a file names as one more source."""
+        self.all.append(ProjectSource(self, "server", name, file))
 
     @property
     def revision(self) -> object:
@@ -161,7 +165,8 @@ class Sources:
         """Return the name of the source of a tool in the toolset that is no record."""
         if self._builtins.owns(name):
             return BUILTIN_BUNDLE
-        owner = None if self._servers is None else self._servers.owners.get(name)
+        servers = self._servers()
+        owner = None if servers is None else servers.owners.get(name)
         return self.own.name if owner is None else owner.spec.name
 
     def definition(self, tool: ListedTool) -> Tool:

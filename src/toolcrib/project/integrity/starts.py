@@ -43,11 +43,17 @@ class Starts:
         *,
         whole: bool,
     ) -> None:
-        self._config, self._root, self._ledger = config, place.root, ledger
+        self._root, self._ledger = place.root, ledger
         self._snapshots, self._workspace = snapshots, workspace
+        self._accepts_all = whole
+        self.use(config)
+
+    def use(self, config: Config) -> None:
+        """Compare with these settings from now on."""
+        self._config = config
         self._own = config.document is None and not config.servers.trusted_bytes
         """True for settings that a program made itself."""
-        self._whole = whole or self._own
+        self._whole = self._accepts_all or self._own
 
     def require(self, setting: str, line: CommandLine) -> ToolDigest:
         """Return the digest of the code inside the project that a command starts, as it is now.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from toolcrib.executors.connections import Connections
     from toolcrib.executors.trace.observation import Observation
     from toolcrib.executors.workspace.workspace import Workspace
+    from toolcrib.manifest.dialects.mcp_servers import ServerSpec
 
 
 class Binder:
@@ -48,8 +49,8 @@ class Binder:
         self._workspace: Workspace | None = None
         self._egress: Egress | None = None
         self._connections: Connections | None = None
-        self.server_programs: Callable[[], list[str]] = list
-        """Programs of MCP servers, which no tool may write."""
+        self.servers: Callable[[], list[ServerSpec]] = list
+        """Returns the MCP servers, whose programs no tool may write."""
         self.facts: Callable[[], Mapping[str, Facts]] = dict
         """Returns what is known of tools without building them."""
 
@@ -122,9 +123,11 @@ class Binder:
         config, place, level = self._setup.config, self._setup.place, self._setup.sandbox_level
         root, toolset, facts = str(place.root), self._toolset, self.facts()
         others = [toolset.get(name) for name in toolset.names if name not in facts]
-        fixed = dict.fromkeys((*self.server_programs(), *settled(config, place)))
+        servers = self.servers()
+        started = _files_of(servers, place.root)
+        fixed = dict.fromkeys((*started, *settled(config, place)))
         granted = [one.permissions.write for one in others]
-        granted += [one.permissions.write for one in self._setup.named_servers.specs]
+        granted += [one.permissions.write for one in servers]
         written = dict.fromkeys(
             path for one in (*granted, *(one.write for one in facts.values())) for path in one
         )
@@ -197,3 +200,11 @@ def missing_function(tool: str, reference: str) -> ToolUnavailable:
         hint=f"Register it after opening the project: `project.functions.register({name!r}, function)`.",
         details={"reference": reference},
     )
+
+
+def _files_of(servers: Sequence[ServerSpec], root: Path) -> list[str]:
+    if not servers:
+        return []
+    from toolcrib.executors.mcp.process.local import files_of
+
+    return [path for one in servers for path in files_of(one, root)]

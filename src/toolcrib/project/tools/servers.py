@@ -22,7 +22,7 @@ from toolcrib.errors import (
 from toolcrib.executors.mcp.connections import Link
 from toolcrib.executors.mcp.launch.launchers import is_launcher
 from toolcrib.executors.mcp.login import Login, OAuthTokens
-from toolcrib.executors.mcp.process.local import environment_of, files_of, job_of, process_of
+from toolcrib.executors.mcp.process.local import environment_of, job_of, process_of
 from toolcrib.executors.mcp.process.refusals import LocalProcess
 from toolcrib.executors.mcp.process.stdio import StdioLink
 from toolcrib.executors.mcp.process.unconfined import start_unconfined
@@ -74,7 +74,7 @@ class Servers:
         self.timeout_ms = config.timeout_ms
         self.note = setup.audit.record
         self._binder, self._starts = binder, setup.starts
-        self._secrets, self.mask = setup.secrets, secrets.mask
+        self._secrets, self.mask, self._know = setup.secrets, secrets.mask, secrets.know
         self._allowed_hosts = config.allowed_hosts
         self.wrong = {f"{FILE} {name}".strip(): text for name, text in named.wrong.items()}
         """Unusable entries, and why."""
@@ -82,12 +82,21 @@ class Servers:
         """Server name to what its entry says without effect here, or that it is disabled."""
         self.owners: dict[str, Mounted] = {}
         """Tool name here to the server that offers it, or offered it before."""
-        self.mounted = {spec.name: Mounted(spec, self) for spec in named.specs}
+        self.mounted: dict[str, Mounted] = {}
         self._logins: dict[str, asyncio.Task[None]] = {}
+        self.add(named.specs)
+
+    def add(self, specs: Sequence[ServerSpec]) -> None:
+        """Take further servers, with the tools that they listed when they last ran."""
+        self.mounted |= {spec.name: Mounted(spec, self) for spec in specs}
         if self.trusted:
-            secrets.know([process_of(spec) for spec in named.specs])
-            for mounted in self.mounted.values():
-                mounted.list_last()
+            self._know([process_of(spec) for spec in specs])
+            for spec in specs:
+                self.mounted[spec.name].list_last()
+
+    def specs(self) -> list[ServerSpec]:
+        """Return what starts each of them, and what it may use."""
+        return [one.spec for one in self.mounted.values()]
 
     def unusable(self) -> list[str]:
         """Return what of the servers' lists cannot be used, a line each."""
@@ -128,10 +137,6 @@ class Servers:
         names = [name for name in tools if name in self.owners]
         owners = {owner.spec.name: owner for owner in map(self.owners.__getitem__, names)}.values()
         return [owner.row(names) if trusted else owner.row_without(names) for owner in owners]
-
-    def programs(self) -> list[str]:
-        """Return the programs of local servers, which no tool may write."""
-        return [path for one in self.mounted.values() for path in files_of(one.spec, self.root)]
 
     def get(self, name: str) -> Mounted:
         """Return one server. Raises NotFoundError with the nearest name."""

@@ -179,6 +179,11 @@ async def test_a_login_goes_on_while_the_person_is_at_a_page(crib: Crib, guarded
         assert (await get(back))[0] == 200
         # It starts by itself once the person has logged in.
         assert (await project.call("far__add", {"a": 1, "b": 2})).unwrap() == {"result": 3}
+        # Logged out, the connection that has the tokens is over too.
+        assert await project.servers.end_login("far")
+        refused = await project.call("far__add", {"a": 1, "b": 2})
+        assert refused.error is not None
+        assert "toolcrib servers login far" in f"{refused.error.message} {refused.error.hint}"
     assert guarded.grants == ["authorization_code"]
 
 

@@ -72,6 +72,13 @@ def test_a_large_file_is_closed_and_the_chain_goes_on(path: Path) -> None:
     assert verdict.files == (*(part.name for part in parts), "tools.log")
 
 
+def test_a_file_that_was_locked_after_the_time_limit_is_written(path: Path) -> None:
+    with AuditLog(path, max_bytes=SMALL, lock_timeout=0.0) as log:
+        write(log)
+    assert verify(path).ok
+    assert len(files(path)) > 2
+
+
 def test_rotated_files_are_in_the_order_of_numbers_not_of_names(path: Path) -> None:
     with AuditLog(path, max_bytes=1) as log:
         write(log, 30)

@@ -7,7 +7,6 @@ import click
 from toolcrib.cli.commands.decide.trust_servers import (
     WAIT_S,
     listed,
-    network_of,
     print_failed,
     resolve,
 )
@@ -64,6 +63,7 @@ def command(
     if chosen["revoke"]:
         return _revoke(root, names, as_json=as_json)
     from toolcrib.project import Project
+    from toolcrib.project.new_server import network_of
 
     network = network_of(allow) if allow else None
     state = TrustState(Project.inspect(root), names, network, wait_s)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from toolcrib.cli.confirm import Channel, choose, require_person
 from toolcrib.cli.output import count, print_note, print_result
 from toolcrib.cli.progress import waiting
-from toolcrib.errors import NotTrusted, ToolcribError, ToolUnavailable, UsageError
+from toolcrib.errors import NotTrusted, ToolcribError, ToolUnavailable
 from toolcrib.state.installation import install_hint
 
 if TYPE_CHECKING:
@@ -18,13 +18,9 @@ if TYPE_CHECKING:
     from toolcrib.project.tools.mounted import Mounted
     from toolcrib.project.tools.server_sheets import ServerSheet
     from toolcrib.project.tools.servers import Servers
-    from toolcrib.spec import Network
 
-NO_HOST = "none"
-"""The word for no host at all."""
 WAIT_S = 120.0
 """Seconds that each server has to list its tools, unless `--wait` says otherwise."""
-_HOSTS = "A host is written example.org, *.example.org or example.org:8080; `*` is every public one."
 
 
 def require_client() -> None:
@@ -35,26 +31,6 @@ def require_client() -> None:
         found = None
     if found is None:
         raise ToolUnavailable("third-party servers need the official MCP client", hint=install_hint("mcp"))
-
-
-def network_of(hosts: Sequence[str]) -> Network:
-    """Return the permission that these hosts make: `*` is every public host, `none` alone is no host at all.
-
-    Raises UsageError for an entry that is not a host.
-    """
-    from toolcrib.egress import HostRule
-    from toolcrib.spec import Network
-
-    if list(hosts) == [NO_HOST]:
-        return Network()
-    if "*" in hosts:
-        return Network("any")
-    for host in hosts:
-        try:
-            HostRule.parse(host)
-        except ValueError as error:
-            raise UsageError(str(error), hint=_HOSTS) from None
-    return Network.parse({"allow": list(hosts)})
 
 
 async def started(

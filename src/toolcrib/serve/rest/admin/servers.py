@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from msgspec import Meta, Struct, field
+from msgspec import UNSET, Meta, Struct, UnsetType, field
+from starlette.concurrency import run_in_threadpool
 
 from toolcrib.errors import (
     ConflictError,
@@ -14,6 +15,7 @@ from toolcrib.errors import (
     ToolUnavailable,
     UsageError,
 )
+from toolcrib.project.new_server import NewServer, entry_of, start
 from toolcrib.project.tools.servers import Servers
 from toolcrib.serve.http import Answer, Problem, Routes
 from toolcrib.serve.rest.records import Body
@@ -61,6 +63,33 @@ class ServerList(Struct, kw_only=True):
     """Servers whose entries have parts without effect."""
 
 
+class ServerEntry(Body, kw_only=True):
+    """A server to add to `.mcp.json`."""
+
+    name: str
+    command: list[str] = field(default_factory=list)
+    """The program and its arguments; empty for a remote server."""
+    url: str | UnsetType = UNSET
+    """The address of a remote server."""
+    env: dict[str, str] = field(default_factory=dict)
+    """Variables of the program; `${NAME}` in a value is a secret."""
+    hosts: list[str] = field(default_factory=list)
+    """The hosts that it may reach; `*` is every public one."""
+    read: list[str] = field(default_factory=list)
+    """Paths that it may read, besides those in its command."""
+    write: list[str] = field(default_factory=list)
+    trust: str | UnsetType = UNSET
+    """`digest` of the server as a person has seen it. Without it nothing is added."""
+
+
+class ServerPlan(Struct, kw_only=True):
+    """A server that would be added."""
+
+    lines: list[str]
+    """What would be started, and what its process may use."""
+    digest: str
+
+
 class LoginHosts(Body, kw_only=True):
     """A login to begin."""
 
@@ -92,6 +121,35 @@ def list_servers(request: RestRequest) -> Answer:
         return Answer(ServerList(servers=[], wrong={}, notes={}))
     found = [shaped(ServerAnswer, one.as_dict()) for one in servers.mounted.values()]
     return Answer(ServerList(servers=found, wrong=servers.wrong, notes=dict(servers.notes)))
+
+
+@ROUTES.add(
+    "POST",
+    "/servers",
+    "admin",
+    {200: ServerPlan, 201: ServerAnswer},
+    *(DeniedError, NotTrusted, UsageError, ConflictError, ToolUnavailable),
+    body=ServerEntry,
+)
+async def add_server(request: RestRequest) -> Answer:
+    """Add an MCP server to `.mcp.json`, start it and trust the tools that it lists.
+
+    Without `trust` the answer says what would be started and what it may use. Only the session of a person
+    does it, never a token.
+    """
+    require_person(request, "add a server", "A person can: toolcrib servers add NAME -- COMMAND")
+    body: ServerEntry = request.body()
+    project = request.services.project
+    url = None if body.url is UNSET else body.url
+    entry = entry_of(body.command, url, body.env, body.hosts, files=bool(body.read or body.write))
+    new = await run_in_threadpool(NewServer.of, project, body.name, entry, body.read, body.write)
+    if body.trust is UNSET:
+        return Answer(ServerPlan(lines=new.lines(), digest=new.digest))
+    if body.trust != new.digest:
+        raise ConflictError(f"what {body.name} would start has just changed", hint="Look at it again.")
+    config = await run_in_threadpool(new.add, project, "page")
+    mounted = await start(project, body.name, config, "page")
+    return Answer(shaped(ServerAnswer, mounted.as_dict()), status=201)
 
 
 @ROUTES.add("POST", f"{_ONE}/restart", "admin", {200: ServerAnswer}, NotFoundError, NotTrusted)

@@ -1,0 +1,72 @@
+import { useMutation, useQueryClient } from "@tanstack/react-query";
+import { useState } from "react";
+import { api, data, type Schemas } from "../../api/client";
+import { Code } from "../../parts/Code";
+import { Form, Line, Lines } from "../../parts/fields";
+import { announce } from "../../parts/notices";
+import { Failure } from "../../parts/states";
+import { t } from "../../text";
+import { listOf } from "./lists";
+
+type Entry = Schemas["ServerEntry"];
+const EMPTY = { name: "", what: "", hosts: "", read: "", write: "", env: "" };
+
+/** The form that adds a server, after a look at what it starts and may use. */
+export function NewServer() {
+  const client = useQueryClient();
+  const [given, setGiven] = useState(EMPTY);
+  const field = (name: keyof typeof EMPTY) => ({
+    label: t(`servers.new.${name}`),
+    value: given[name],
+    change: (value: string) => setGiven({ ...given, [name]: value }),
+    dir: "ltr",
+  });
+  const { mutate, reset, variables: seen, data: found, error, isPending } = useMutation({
+    mutationFn: (entry: Entry) => data(api.POST("/servers", { body: entry })),
+    onSuccess: (answer) => {
+      if ("digest" in answer) return;
+      announce(t("servers.new.done", { name: answer.name, n: answer.tools.length }));
+      setGiven(EMPTY);
+      reset();
+      void client.invalidateQueries();
+    },
+  });
+  return (
+    <Form className="card new" title={t("servers.new")} submit={() => mutate(entryOf(given))}>
+      <div className="fields">
+        <Line {...field("name")} required placeholder="time" />
+        <Line {...field("what")} required placeholder="uvx mcp-server-time" />
+        <Line {...field("hosts")} placeholder="api.example.com" />
+        <Line {...field("read")} placeholder="docs" />
+        <Line {...field("write")} />
+        <Lines {...field("env")} rows={2} placeholder="TOKEN=${TIME_TOKEN}" />
+      </div>
+      <button type="submit" className="button" disabled={isPending}>
+        {t("servers.new.look")}
+      </button>
+      {error !== null && <Failure error={error} />}
+      {found !== undefined && "digest" in found && seen !== undefined && (
+        <div role="status" className="explained">
+          <Code text={found.lines.join("\n")} />
+          <p className="muted">{t("servers.new.about")}</p>
+          <button type="button" className="button primary" onClick={() => mutate({ ...seen, trust: found.digest })}>
+            {t("servers.new.add")}
+          </button>
+        </div>
+      )}
+    </Form>
+  );
+}
+
+function entryOf({ name, what, hosts, read, write, env }: typeof EMPTY): Entry {
+  const words = [...what.matchAll(/"([^"]*)"|'([^']*)'|\S+/g)].map(([word, double, single]) => double ?? single ?? word);
+  const pairs = env.split("\n").filter((line) => line.includes("=")).map((line) => line.split(/=(.*)/s));
+  return {
+    name: name.trim(),
+    ...(/^https?:/.test(what) ? { url: what.trim() } : { command: words }),
+    env: Object.fromEntries(pairs.map(([key = "", value = ""]) => [key.trim(), value])),
+    hosts: listOf(hosts),
+    read: listOf(read),
+    write: listOf(write),
+  };
+}

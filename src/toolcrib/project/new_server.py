@@ -1,0 +1,238 @@
+"""A server that a person adds to `.mcp.json`."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from toolcrib.egress import HostRule
+from toolcrib.errors import ConflictError, NotTrusted, ToolUnavailable, UsageError
+from toolcrib.executors.mcp.process.local import grants_of, lacking, started, unconfined_program
+from toolcrib.guard import SETTINGS, Ledger
+from toolcrib.manifest.dialects.mcp_file import with_server
+from toolcrib.manifest.dialects.mcp_servers import ServerSpec, read_server
+from toolcrib.project.config.mcp import FILE
+from toolcrib.project.config.settings import Config, is_trusted, load_config
+from toolcrib.project.project import Project
+from toolcrib.project.tools.mounted import Mounted
+from toolcrib.project.tools.server_sheets import server_sheet
+from toolcrib.project.trust.trust import settings_rows
+from toolcrib.spec import Network
+from toolcrib.spec.record import record
+from toolcrib.state import user_name
+from toolcrib.state.private import read_inside, replace_file
+
+KEYS = ("mcpServers",)
+"""The keys in `.mcp.json` that lead to its servers."""
+WAIT_S = 120.0
+"""Seconds that a server has to list its tools the first time."""
+_NO_HOST = "none"
+"""The word for no host at all."""
+_HOSTS = "A host is written example.org, *.example.org or example.org:8080; `*` is every public one."
+_TAKEN = "Choose another name, or change that server in its file, then: toolcrib trust"
+
+
+@record
+class NewServer:
+    """A change of `.mcp.json` by one server, as a person sees it before it is made."""
+
+    spec: ServerSpec
+    path: Path
+    root: Path
+    before: str | None
+    """The text of the file; None without one."""
+    text: str
+    """The text with the server."""
+    program: str
+    """The program that runs with all rights of the user; empty for a confined server."""
+    then: Config
+    """The settings without the server."""
+
+    @classmethod
+    def of(
+        cls,
+        project: Project,
+        name: str,
+        entry: dict[str, Any],
+        read: Sequence[str] = (),
+        write: Sequence[str] = (),
+    ) -> NewServer:
+        """Return the change that adds the server of an entry, which may read and write these paths.
+
+        Raises NotTrusted for settings that wait for trust, UsageError, ConflictError for a name that is
+        taken, and ToolUnavailable for a program that is not installed.
+        """
+        spec, root = _spec(name, entry), project.root
+        config = load_config(project.place.config, root).since(project.trust.ledger)
+        if not is_accepted(config, project.trust.ledger):
+            raise NotTrusted(
+                "the settings of this project wait for your trust, so nothing is added to them",
+                hint="To see them and accept them: toolcrib trust",
+            )
+        only = replace(config, servers=replace(config.servers, specs=(spec,)))
+        found = only.with_data(root).servers.specs[0]
+        if spec.is_local:
+            _grant_named(entry, root, found.data, read, write)
+            found = replace(_spec(name, entry), data=found.data, unwritable=found.unwritable)
+        if name in {one.name for one in config.servers.specs}:
+            raise ConflictError(f"the project has a server {name} already", hint=_TAKEN)
+        path = root / FILE
+        before = read_inside(path, root)
+        text = _added(path, before, name, entry)
+        if found.is_local and "/" not in found.command and shutil.which(found.command) is None:
+            raise ToolUnavailable(
+                f"{found.command} is not installed, so nothing was added", hint="Install it first."
+            )
+        lacking(found, str(root))  # Raises for a launcher that cannot be replaced.
+        return cls(found, path, root, before, text, unconfined_program(found, str(root)), config)
+
+    def lines(self) -> list[str]:
+        """Return lines about what is started and what its process may use."""
+        spec, root = self.spec, str(self.root)
+        lines = [f"{spec.name}: {spec.where}"]
+        if not spec.is_local:
+            return lines
+        line = " ".join(started(spec, root)[0].argv)
+        if line != spec.where:
+            lines.append(f"  starts {line}")
+        if self.program:
+            return [*lines, f"  runs {self.program} unconfined, with all of your rights"]
+        lines += [f"  may {grant}" for grant in grants_of(spec, root)]
+        return [*lines, *(f"  may not write {line}" for line in spec.unwritable)]
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of what a person sees of it."""
+        return hashlib.sha256("\n".join((*self.lines(), self.text)).encode()).hexdigest()
+
+    def add(self, project: Project, channel: str) -> Config:
+        """Write the file, trust the settings with it, as a person decided by this channel, and return them.
+
+        Raises ConflictError if somebody has changed the file meanwhile, NotTrusted for other settings.
+        """
+        replace_file(self.path, self.before, self.text)
+        return trust_change(project, self.then, self.spec.name, self.program, channel)
+
+
+async def start(project: Project, name: str, config: Config, channel: str) -> Mounted:
+    """Start a server that was just added, and trust the tools that it lists, as its person agreed to.
+
+    A package that its launcher lacks is downloaded first. Tools whose words may steer a model still wait.
+    """
+    mounted = project.catalog.add_server(name, config)
+    accept = partial(project.trust.accept, user_name(), channel=channel)
+    # What cannot be downloaded is the error of the start below.
+    with suppress(ToolUnavailable):
+        if (missing := lacking(mounted.spec, str(project.root))) is not None:
+            accept(more=[await asyncio.to_thread(mounted.resolved_row, missing)])
+            mounted.clear_older()
+    server = mounted.server
+    server.limit_s = max(server.limit_s, WAIT_S)
+    if project.servers is not None:
+        await project.servers.ready(WAIT_S, [name])
+    sheet = server_sheet(mounted)
+    if names := set(sheet.names) - set(sheet.suspicious):
+        accept(more=[mounted.row(names)])
+    return mounted
+
+
+def entry_of(
+    command: Sequence[str], url: str | None, env: Mapping[str, str], hosts: Sequence[str], *, files: bool
+) -> dict[str, Any]:
+    """Return the entry of a server in `.mcp.json`, or raise UsageError; `files`: paths are named too."""
+    if bool(command) == bool(url):
+        raise UsageError(
+            "a server has a command or an address",
+            hint="For example: toolcrib servers add time -- uvx mcp-server-time",
+        )
+    if url and files:
+        raise UsageError("a remote server reads and writes no files here", hint="Leave out the paths.")
+    entry: dict[str, Any] = (
+        {"type": "http", "url": url} if url else {"command": command[0], "args": [*command[1:]]}
+    )
+    if env:
+        entry["env"] = dict(env)
+    if hosts:
+        entry["permissions"] = {"network": network_of(hosts).as_json()}
+    return entry
+
+
+def network_of(hosts: Sequence[str]) -> Network:
+    """Return the permission that these hosts make: `*` is every public host, `none` alone is no host at all.
+
+    Raises UsageError for an entry that is not a host.
+    """
+    if list(hosts) == [_NO_HOST]:
+        return Network()
+    if "*" in hosts:
+        return Network("any")
+    for host in hosts:
+        try:
+            HostRule.parse(host)
+        except ValueError as error:
+            raise UsageError(str(error), hint=_HOSTS) from None
+    return Network.parse({"allow": list(hosts)})
+
+
+def is_accepted(config: Config, ledger: Ledger) -> bool:
+    """Return True if the settings are trusted as they are: only one server is added to that, or removed."""
+    return ledger.last(SETTINGS) is not None and (not config.weakening() or is_trusted(config.digest, ledger))
+
+
+def trust_change(project: Project, before: Config, name: str, program: str, channel: str) -> Config:
+    """Trust the settings with or without this server, if nothing else in them has changed; return them."""
+    now = load_config(project.place.config, project.root)
+    own = f"mcp_servers.{name}"
+    then, here = (
+        (
+            {part: value for part, value in one.started.items() if not part.startswith(f"{own}/")},
+            one.document.raw if one.document is not None else b"",
+        )
+        for one in (before, now)
+    )
+    free = {key: value for key, value in before.unconfined.items() if key != own}
+    if program:
+        free[own] = program
+    if then != here or free != dict(now.unconfined):
+        raise NotTrusted("the settings have changed meanwhile", hint="To see them: toolcrib trust")
+    project.trust.accept(user_name(), more=settings_rows(now, project.place.home), channel=channel)
+    return now
+
+
+def _spec(name: str, entry: dict[str, Any]) -> ServerSpec:
+    try:
+        return read_server(name, entry)
+    except ValueError as error:
+        raise UsageError(f"the server {name!r} cannot be added: {error}") from None
+
+
+def _grant_named(
+    entry: dict[str, Any], root: Path, data: Sequence[str], read: Sequence[str], write: Sequence[str]
+) -> None:
+    """Let a local server read and write what its command line and the options name, and nothing else."""
+    words = (word.partition("=")[2] or word for word in (entry["command"], *entry["args"]))
+    paths = (Path(os.path.normpath(root / word)) for word in words if word)
+    named = [one.relative_to(root).as_posix() for one in paths if one.is_relative_to(root) and one.exists()]
+    files: dict[str, Any] = {"read": list(dict.fromkeys([*named, *read]))}
+    if written := list(dict.fromkeys([*data, *write])):
+        files["write"] = written
+    entry.setdefault("permissions", {})["fs"] = files
+
+
+def _added(path: Path, before: str | None, name: str, entry: dict[str, Any]) -> str:
+    try:
+        taken = name in json.loads(before or "{}")[KEYS[0]]
+    except (ValueError, KeyError, TypeError):  # An unusable file is refused below.
+        taken = False
+    if taken:
+        raise ConflictError(f"{path} has a server {name} already", hint=_TAKEN)
+    return with_server(before or "", path, KEYS, name, entry)
