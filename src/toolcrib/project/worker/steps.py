@@ -14,7 +14,7 @@ from toolcrib.runs.leases import BEAT_S
 from toolcrib.runs.serving import note_lost
 from toolcrib.runs.sessions import ClaimedRun
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("toolcrib.runs")
 
 
 async def _serve(project: Project, supervisor: Supervisor) -> None:
