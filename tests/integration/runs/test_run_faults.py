@@ -194,18 +194,17 @@ async def test_more_runs_of_one_agent_than_may_ask_wait_in_turn(crib: Crib) -> N
         ids = [project.runs.start(None, agent, f"run {number}") for number in range(104)]
         project.calls.serve()
         decided = 0
-        async with asyncio.timeout(100):
-            while len(project.calls.page("waiting", 500)) < len(ids):
-                assert not project.approval_service.list("pending", 101)[100:]
-                await asyncio.sleep(0.05)
-            while decided < len(ids):
-                waiting = project.approval_service.list("pending", 101)
-                assert len(waiting) <= 100
-                for view in waiting[:60]:
-                    project.approval_service.approve(view.approval.id, "olga")
-                    decided += 1
-                await asyncio.sleep(0.05)
-            ended = [await project.runs.wait(one) for one in ids]
+        while len(project.calls.page("waiting", 500)) < len(ids):
+            assert not project.approval_service.list("pending", 101)[100:]
+            await asyncio.sleep(0.05)
+        while decided < len(ids):
+            waiting = project.approval_service.list("pending", 101)
+            assert len(waiting) <= 100
+            for view in waiting[:60]:
+                project.approval_service.approve(view.approval.id, "olga")
+                decided += 1
+            await asyncio.sleep(0.05)
+        ended = [await project.runs.wait(one) for one in ids]
         assert [run.answer for run in ended] == [f"run {number}" for number in range(len(ids))]
         assert all(call.snoozes == 0 for call in project.calls.page("done", 500))
 
