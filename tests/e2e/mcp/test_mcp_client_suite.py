@@ -22,9 +22,10 @@ def test_all_required_scenarios_pass() -> None:
     listed = (folder / SUITE / "requirements/2026-07-28.yaml").read_text()
     required = re.findall(r"- (\S+)", listed.partition("\nclient:\n")[2].partition("\nnot_scored:")[0])
     assert "auth/basic-cimd" in required
-    suite = [str(folder / NODE_22), str(folder / SUITE / "dist/index.js"), "client"]
+    keep = str(Path(__file__).with_name("keep_connections.cjs"))
+    suite = [str(folder / NODE_22), "--require", keep, str(folder / SUITE / "dist/index.js"), "client"]
     client = f"{shared_server().program('python')} {CLIENT}"
     command = ["--requirements", "2026-07-28", "--timeout", "90000", "--command", client]
-    done = subprocess.run([*suite, *command], capture_output=True, text=True, timeout=180, check=False)
+    done = subprocess.run([*suite, *command], capture_output=True, text=True, check=False)
     print(done.stdout)
     assert done.returncode == 0, f"{done.stdout[-3_000:]}{done.stderr[-2_000:]}"
