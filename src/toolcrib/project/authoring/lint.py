@@ -37,7 +37,7 @@ def project_findings(place: Place) -> list[Diagnostic]:
         *lint_tree(place.tools, files),
         *_name_conflicts(place),
         *lint_sources(config, place, tools),
-        *_lint_runs(place, config, files, _manifests(place)),
+        *_lint_runs(place, config, files, tools),
         *_misnamed(place.home),
     ]
 
