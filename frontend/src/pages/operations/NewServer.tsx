@@ -39,7 +39,7 @@ export function NewServer() {
         <Line {...field("hosts")} placeholder="api.example.com" />
         <Line {...field("read")} placeholder="docs" />
         <Line {...field("write")} />
-        <Lines {...field("env")} rows={2} placeholder="TOKEN=${TIME_TOKEN}" />
+        <Lines {...field("env")} rows={2} placeholder={"TOKEN=${TIME_TOKEN}"} />
       </div>
       <button type="submit" className="button" disabled={isPending}>
         {t("servers.new.look")}
