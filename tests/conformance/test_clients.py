@@ -48,7 +48,7 @@ async def test_the_python_client(mode: Any, address: str) -> None:
 
 
 def test_the_typescript_client(suite: list[str], address: str) -> None:
-    node, program = suite
+    node, program = suite[0], suite[-1]
     script = Path(program).parents[4] / "client.mjs"
     shutil.copy(HERE / "client.mjs", script)
     ran = subprocess.run([node, str(script), address], capture_output=True, text=True, check=False)
@@ -70,7 +70,7 @@ def test_the_inspector(suite: list[str], tmp_path: Path) -> None:
     crib = Crib(tmp_path / "project")
     crib.write("f", "content")
     crib.tool("read", "file", {"action": "read", "path": "f"}, permissions={"fs": {"read": ["f"]}})
-    launcher = Path(suite[1]).parents[2] / "inspector" / "clients" / "launcher" / "build" / "index.js"
+    launcher = Path(suite[-1]).parents[2] / "inspector" / "clients" / "launcher" / "build" / "index.js"
     listed, called = ["--method", "tools/list"], ["--method", "tools/call", "--tool-name", "read"]
 
     def inspect(*words: str) -> dict[str, Any]:
