@@ -235,7 +235,8 @@ def test_facets_count_what_the_same_list_or_search_has_and_make_nothing_ready(
     project = crib.open()
     built: list[str] = []
     for bound in project.catalog.registry.unchecked.values():
-        monkeypatch.setattr(bound, "_make", partial(noted, built, bound.name, bound.__dict__["_make"]))
+        read, bind = bound.__dict__["_unused"]
+        monkeypatch.setattr(bound, "_unused", (partial(noted, built, bound.name, read), bind))
     every, found = project.bundles.facets(), project.bundles.facets("walnut")
     assert (every.total, every.tags) == (30, {"spruce": 20, "walnut": 9})
     assert (every.kinds, every.sources) == ({"command": 29, "http": 1}, {"project": 29, "user": 1})
