@@ -2,9 +2,9 @@
 
 # The interpreter for .venv. Without it scripts/setup.sh takes the first that is new enough.
 PYTHON ?=
-# Number of test processes (some tests wait, so two cores have time for seven), and more arguments for pytest:
+# Number of test processes (some tests wait, so two cores are busy with five), and more arguments for pytest:
 # make test PYTEST_ARGS="-k spec -x"
-WORKERS ?= $(shell expr $$(nproc) \* 2 + 3)
+WORKERS ?= $(shell expr $$(nproc) \* 2 + 1)
 PYTEST_ARGS ?=
 
 PY := .venv/bin/python

@@ -60,7 +60,7 @@ def run_schemathesis(
     settings.write_text(SETTINGS)
     words = ["--config-file", str(settings), "run", f"{server.address}/openapi.json"]
     words += ["-H", f"Authorization: Bearer {server.token}", "--continue-on-failure"]
-    words += ["--request-timeout=100", "--wait-for-schema=100", *options]
+    words += ["--request-timeout=20", "--wait-for-schema=100", *options]
     program = Path(sys.executable).with_name("schemathesis")
     env = {
         **os.environ,

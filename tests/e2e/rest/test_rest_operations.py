@@ -99,6 +99,7 @@ def test_a_person_adds_a_server_after_a_look_at_what_it_may_use(
     assert (added.status, added.json["tools"], added.json["waiting"]) == (201, ["hello__hello"], {}), (
         added.body
     )
+    assert server.send("GET", added.headers["location"]).json == added.json
     ran = server.send("POST", "/tools/invoke/hello__hello", {"args": {}})
     assert ran.json["value"] == "hello", ran.body
     assert "hello__hello" in json.dumps(server.send("GET", "/tools").json)

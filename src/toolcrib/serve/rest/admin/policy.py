@@ -27,7 +27,7 @@ from toolcrib.project.rehearsal import rehearse, rule_of
 from toolcrib.project.reports import explain_call
 from toolcrib.serve.http import Answer, Routes
 from toolcrib.serve.rest.records import Body
-from toolcrib.serve.rest.services import RestRequest, require_person
+from toolcrib.serve.rest.services import RestRequest, location, require_person
 from toolcrib.serve.rest.shaping import shaped
 
 ROUTES = Routes()
@@ -202,6 +202,7 @@ async def explain_policy(request: RestRequest) -> Answer:
     ConflictError,
     NotTrusted,
     body=WrittenRule,
+    located=True,
 )
 def add_rule(request: RestRequest) -> Answer:
     """Add a rule to the settings, where it counts at once. Only the session of a person does, never a token.
@@ -214,7 +215,8 @@ def add_rule(request: RestRequest) -> Answer:
     project = request.services.project
     new = NewRule.of(project.place, body.rule)
     in_force = new.add(project, "page")
-    return Answer(RuleAdded(path=str(new.path), in_force=in_force), status=201)
+    added = RuleAdded(path=str(new.path), in_force=in_force)
+    return Answer(added, status=201, headers=location(request, "/policy"))
 
 
 @ROUTES.add("POST", "/policy/try", "admin", {200: Rehearsal}, ConfigError, AuditUnavailable, body=TriedRule)

@@ -19,7 +19,7 @@ from toolcrib.project.new_server import NewServer, entry_of, start
 from toolcrib.project.tools.servers import Servers
 from toolcrib.serve.http import Answer, Problem, Routes
 from toolcrib.serve.rest.records import Body
-from toolcrib.serve.rest.services import RestRequest, require_person
+from toolcrib.serve.rest.services import RestRequest, location, require_person
 from toolcrib.serve.rest.shaping import shaped
 
 ROUTES = Routes()
@@ -130,6 +130,7 @@ def list_servers(request: RestRequest) -> Answer:
     {200: ServerPlan, 201: ServerAnswer},
     *(DeniedError, NotTrusted, UsageError, ConflictError, ToolUnavailable),
     body=ServerEntry,
+    located=True,
 )
 async def add_server(request: RestRequest) -> Answer:
     """Add an MCP server to `.mcp.json`, start it and trust the tools that it lists.
@@ -149,7 +150,14 @@ async def add_server(request: RestRequest) -> Answer:
         raise ConflictError(f"what {body.name} would start has just changed", hint="Look at it again.")
     config = await run_in_threadpool(new.add, project, "page")
     mounted = await start(project, body.name, config, "page")
-    return Answer(shaped(ServerAnswer, mounted.as_dict()), status=201)
+    at = location(request, f"/servers/{body.name}")
+    return Answer(shaped(ServerAnswer, mounted.as_dict()), status=201, headers=at)
+
+
+@ROUTES.add("GET", _ONE, "admin", {200: ServerAnswer}, NotFoundError)
+def show_server(request: RestRequest) -> Answer:
+    """Return an MCP server and its state."""
+    return Answer(shaped(ServerAnswer, _servers(request).get(request.path["server"]).as_dict()))
 
 
 @ROUTES.add("POST", f"{_ONE}/restart", "admin", {200: ServerAnswer}, NotFoundError, NotTrusted)
