@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import shutil
 import signal
@@ -286,7 +287,10 @@ def test_an_index_that_can_no_longer_be_written_is_made_in_memory(
     tried = subprocess.run([*command, "pass"], capture_output=True, check=False)
     need("mounts in a user namespace", tried.returncode == 0)
     command += [LATE, str(root), str(tmp_path / "data"), harm]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    # In there the owner of /tmp is nobody, and settings below a folder of nobody's are refused.
+    env = {key: value for key, value in os.environ.items() if key != "TOOLCRIB_CONFIG"}
+    env |= {"XDG_CONFIG_HOME": str(tmp_path / "none")}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
     assert (done.returncode, done.stdout) == (0, "1 2 3\n"), done.stderr
 
 
