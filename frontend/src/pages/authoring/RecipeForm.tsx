@@ -60,6 +60,7 @@ function questions(kind: Kind, tools: string[]): Record<string, unknown> {
       read: list("read"),
       write: list("write"),
       hosts: list("hosts"),
+      env: list("env"),
     },
     composite: {
       steps: field("steps", {
