@@ -87,8 +87,11 @@ class Observation:
         """Return the same job, watched."""
         self.tool, self.reach = tool, Reach.of(workspace, tool, job)
         self._programs = 0
+        # The import system lists each folder of modules once, whatever the tool does: that of a script, too.
+        words = [os.path.join(job.cwd, word) for word in job.argv]
+        scripts = words[1:] if os.path.basename(words[0]).startswith("python") else ()
+        self._import_listings = [self.reach.place(parent(one)) for one in scripts if os.path.isfile(one)]
         if module := kind_of(tool).starts(tool.config).module:
-            # The import system lists each of these once, whatever the tool does.
             own = workspace.files().folder(tool)
             starts = [job.cwd, workspace.home, *([own] if own is not None else [])]
             packages = module.split(".")[:-1]
