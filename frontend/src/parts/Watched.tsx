@@ -32,7 +32,7 @@ export function Watched({ watched, label, take }: Props) {
             <fieldset key={name}>
               <legend>{t(`watch.${name}`)}</legend>
               {grants.map((one) => (
-                <label key={`${one.permission} ${one.value}`}>
+                <label key={`${one.permission} ${one.value}`} className="check">
                   <input type="checkbox" checked={chosen.has(one)} onChange={() => toggle(one)} />
                   <span>
                     {plain(one.words ?? "")} <small className="muted">{`permissions.${one.permission}: ${plain(one.why ?? "")}`}</small>

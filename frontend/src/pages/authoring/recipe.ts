@@ -80,7 +80,7 @@ function http(recipe: Recipe): Record<string, unknown> {
     query,
     headers,
     body: values(recipe.body),
-    response: filled({ json_path: part }),
+    response: filled({ [part?.startsWith("$") ? "jsonpath" : "json_path"]: part }),
   });
   const host = /^https?:\/\/([^/?#]+)/.exec(address)?.[1];
   const secrets = Object.fromEntries(secretsOf(block, given).map((name) => [name, { type: "string", required: true }]));

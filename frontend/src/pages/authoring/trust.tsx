@@ -39,7 +39,7 @@ export function useTrusted(draft: { text: string } | { tool: string }, look: () 
       <p>{t("tool" in draft ? "watch.trust.about" : "build.trust.about")}</p>
       <Touches tool={asked.tool} />
       {canWatch && !("tool" in draft) && (
-        <label className="facet">
+        <label className="check">
           <input
             type="checkbox"
             checked={asked.watch}
