@@ -1,7 +1,7 @@
 """The socket on which a running server hands out login links to its own user: `toolcrib ui` asks there.
 
-It is in the user's cache folder, which no other user and no tool can enter: who copies or searches the data folder
-finds files alone.
+It is in the user's cache folder, which no other user and no tool can enter. Who copies the data folder finds
+files alone.
 """
 
 from __future__ import annotations
