@@ -382,15 +382,19 @@ class Bundles:
         return name
 
     def _numbers(self, sort: Sort) -> Mapping[str, float] | None:
-        if sort not in ("callCount", "lastCalledAt"):
+        if sort not in ("callCount", "lastCalledAt") or not self._are_counted:
             return None
-        every = self._used(None)
-        by_calls = sort == "callCount"
-        return {id: float(one.calls if by_calls else one.last_called_at or 0) for id, one in every.items()}  # noqa: A001
+        with suppress(StateUnavailable):
+            return self.usage.numbers("calls" if sort == "callCount" else "last")
+        return None
+
+    @property
+    def _are_counted(self) -> bool:
+        return "usage" in self.__dict__ or (self._data / "usage.db").exists()
 
     def _used(self, tools: Sequence[ListedTool] | None) -> Mapping[str, UsageOfTool]:
         """Return the counts of calls of these tools, or of all. Lists are shown without them if need be."""
-        if "usage" not in self.__dict__ and not (self._data / "usage.db").exists():
+        if not self._are_counted:
             return {}
         with suppress(StateUnavailable):
             ids = None if tools is None or len(tools) > _MOST else [tool.id for tool in tools]
