@@ -35,8 +35,9 @@ from toolcrib.sandbox.kernel.hierarchy import (
 
 LEFTOVER = 4 << 20
 """Bytes that may stay charged to a released slot: cached file pages, and what the kernel frees late."""
-CLEAR_SECONDS = 0.05
-"""Time for the killed to be reaped when a slot is released; their parent may be slow, or dead."""
+CLEAR_SECONDS = 0.25
+"""Time for the killed to be reaped when a slot is released; their parent may be slow, or dead. To make a new
+slot costs more than to wait for this one."""
 
 
 class CgroupEvents(NamedTuple):
@@ -147,17 +148,19 @@ class CgroupSlot:
 
     def clear(self) -> bool:
         """Kill what is left and drop what is cached; return True if the next call can have the slot."""
-        deadline = time.monotonic() + CLEAR_SECONDS
+        deadline, pause_s = time.monotonic() + CLEAR_SECONDS, 0.001
         # The number of processes includes those that nobody has waited for yet.
         while int(read(self.pids_folder, "pids.current")) or members(self.memory_folder):
             for folder in self.folders:
                 kill_members(folder)
             if time.monotonic() > deadline:
                 return False
-            time.sleep(0.001)
-        if self._usage() > LEFTOVER:
-            self._drop_cache()
+            time.sleep(pause_s)
+            pause_s *= 2
         self.before = self._counters()
+        if self._usage() <= LEFTOVER:
+            return True
+        self._drop_cache()
         # Files on a tmpfs of the machine stay charged as long as they exist: there is no room for the next
         # call.
         return self._usage() <= LEFTOVER
