@@ -61,6 +61,7 @@ function questions(kind: Kind, tools: string[]): Record<string, unknown> {
       write: list("write"),
       hosts: list("hosts"),
       env: list("env"),
+      env: list("env"),
     },
     composite: {
       steps: field("steps", {
