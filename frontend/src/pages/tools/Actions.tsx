@@ -5,6 +5,7 @@ import { api, data, errorOf, send, type Tool } from "../../api/client";
 import { Decide, Dialog } from "../../parts/Dialog";
 import { saveFile } from "../../parts/files";
 import { announce } from "../../parts/notices";
+import { Button } from "../../parts/small";
 import { t } from "../../text";
 import { textOf } from "../authoring/drafts";
 
@@ -14,7 +15,7 @@ export function Actions({ tool }: { tool: Tool }) {
   const own = tool.source === "user";
   const from = `${tool.bundleID}/${encodeURIComponent(tool.slug)}/${encodeURIComponent(tool.version)}`;
   return (
-    <div className="actions">
+    <div className="line">
       {textOf(tool) !== null && (
         <Link to="/tools/new" search={{ from } as never} className="button">
           {t(own ? "tool.edit" : "tool.copy")}
@@ -22,12 +23,8 @@ export function Actions({ tool }: { tool: Tool }) {
       )}
       {own && (
         <>
-          <button type="button" className="button" onClick={() => void exportBundle(tool).catch((error: Error) => announce(error.message))}>
-            {t("tool.export")}
-          </button>
-          <button type="button" className="button" onClick={() => setDeleting(true)}>
-            {t("tool.delete")}
-          </button>
+          <Button onClick={() => void exportBundle(tool).catch((error: Error) => announce(error.message))}>{t("tool.export")}</Button>
+          <Button onClick={() => setDeleting(true)}>{t("tool.delete")}</Button>
         </>
       )}
       {deleting && <Deletion tool={tool} close={() => setDeleting(false)} />}
