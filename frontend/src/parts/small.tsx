@@ -1,6 +1,6 @@
 /** Small parts that every page uses. */
 
-import { type ComponentProps, Fragment, type ReactNode, useId, useState } from "react";
+import { type ComponentProps, type ReactNode, useId, useState } from "react";
 import { ago, exact } from "../text";
 import { plain } from "./json";
 
@@ -82,16 +82,11 @@ export function Fold({ title, className, children }: { title: string; className?
   );
 }
 
-/** Names with their values; a value that is null is left out. */
-export function Pairs({ of }: { of: readonly (readonly [string, ReactNode])[] }) {
+/** Names with their values; one that is null is left out. */
+export function Pairs({ of }: { of: Record<string, ReactNode> }) {
   return (
     <dl className="pairs">
-      {of.map(([name, value], index) => (
-        <Fragment key={index}>
-          {value !== null && <dt>{name}</dt>}
-          {value !== null && <dd>{value}</dd>}
-        </Fragment>
-      ))}
+      {Object.entries(of).flatMap(([name, value]) => (value === null ? [] : [<dt key={name}>{name}</dt>, <dd key={`${name} value`}>{value}</dd>]))}
     </dl>
   );
 }

@@ -14,13 +14,13 @@ export function Machine() {
         <>
           <section className="card">
             <Pairs
-              of={[
-                [t("machine.level"), <Badge tone={found.level.startsWith("full") ? "good" : "warn"}>{found.level}</Badge>],
-                ["Toolcrib", found.toolcrib],
-                ["Python", found.python],
-                ["Linux", found.kernel],
-                ...found.decideWithoutTerminal.map(({ what, where }) => [t("machine.decide"), `${what.join(", ")}: ${where.join(", ")}`] as const),
-              ]}
+              of={{
+                [t("machine.level")]: <Badge tone={found.level.startsWith("full") ? "good" : "warn"}>{found.level}</Badge>,
+                Toolcrib: found.toolcrib,
+                Python: found.python,
+                Linux: found.kernel,
+                [t("machine.decide")]: found.decideWithoutTerminal.map(({ what, where }) => `${what.join(", ")}: ${where.join(", ")}`).join("; ") || null,
+              }}
             />
           </section>
           <ul className="rows">

@@ -117,15 +117,15 @@ function About({ tool }: { tool: Tool }) {
   return (
     <Card title={t("tool.about")}>
       <Pairs
-        of={[
-          [t("tool.name"), <code>{tool.name}</code>],
-          [t("tools.filter.bundleIDs"), `${tool.bundle} · ${t(`source.${tool.source}` as Key)}`],
-          [t("tools.filter.kinds"), tool.kind],
-          [t("tool.version"), tool.version],
-          [t("tool.owner"), tool.owner || null],
-          [t("usage.calls"), <Link to="/operations/usage" search={{ tool: tool.name } as never}>{number(tool.callCount)}</Link>],
-          [t("tool.modified"), <When moment={tool.modifiedAt} />],
-        ]}
+        of={{
+          [t("tool.name")]: <code>{tool.name}</code>,
+          [t("tools.filter.bundleIDs")]: `${tool.bundle} · ${t(`source.${tool.source}` as Key)}`,
+          [t("tools.filter.kinds")]: tool.kind,
+          [t("tool.version")]: tool.version,
+          [t("tool.owner")]: tool.owner || null,
+          [t("usage.calls")]: <Link to="/operations/usage" search={{ tool: tool.name } as never}>{number(tool.callCount)}</Link>,
+          [t("tool.modified")]: <When moment={tool.modifiedAt} />,
+        }}
       />
     </Card>
   );
