@@ -8,6 +8,7 @@ import { plain, readObject } from "../../parts/json";
 import { announce } from "../../parts/notices";
 import { useSome } from "../../parts/Pages";
 import { When } from "../../parts/small";
+import { Failure } from "../../parts/states";
 import { Sure } from "../../parts/Sure";
 import { Table } from "../../parts/Table";
 import { number, t } from "../../text";
@@ -68,11 +69,13 @@ function Add({ rule, done }: { rule: Rule; done: () => void }) {
       announce(t(inForce ? "policy.added" : "policy.added.waits", { path }));
       done();
     },
+    refused: null,
   });
   return (
     <>
       <code>{plain(JSON.stringify(rule))}</code>
       <Sure label={t("policy.add")} disabled={add.isPending} act={add.mutate} />
+      {add.error !== null && <Failure error={add.error} />}
     </>
   );
 }

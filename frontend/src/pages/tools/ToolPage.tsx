@@ -86,7 +86,7 @@ function firstArguments(tool: Tool): string {
 function Warnings({ tool }: { tool: Tool }) {
   const lines = [
     tool.isEnabled ? null : t("tool.disabled"),
-    tool.trust === null ? null : t(`tool.trust.${tool.trust}`),
+    tool.trust === null ? null : t(`tool.trust.${tool.trust}`, { name: tool.name }),
     tool.unavailableBecause === null ? null : t("tool.unavailable", { reason: tool.unavailableBecause }),
     tool.asks === null ? null : t("tool.asks", { reason: tool.asks }),
   ].filter((line) => line !== null);
