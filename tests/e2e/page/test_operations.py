@@ -83,7 +83,9 @@ def test_a_failed_server_shows_its_log_and_is_restarted(opened: Open) -> None:
     expect(card).to_contain_text("failed, starts again")
 
 
-def test_a_server_is_added_after_a_look_at_what_it_may_use(opened: Open, server: HttpServerProcess) -> None:
+def test_a_server_is_added_after_a_look_at_what_it_may_use_and_removed(
+    opened: Open, server: HttpServerProcess
+) -> None:
     (server.root / "asked.txt").write_text("x")
     asks = "try: open('asked.txt')\nexcept OSError: pass\n"
     (server.root / "hello.py").write_text(f"{mcp_servers.RAW}\n{asks}main()")
@@ -105,6 +107,38 @@ def test_a_server_is_added_after_a_look_at_what_it_may_use(opened: Open, server:
     expect(card).to_contain_text("ready")
     expect(card).to_contain_text("1 tool")
     expect(form.get_by_label("Command or address")).to_have_value("")
+    assert server.send("GET", "/tools/search?q=hello__hello").json["tools"]
+    card.get_by_role("button", name="Remove").click()
+    consequences = page.get_by_role("dialog", name="Remove hello?")
+    expect(consequences).to_contain_text("all that is trusted of it")
+    consequences.get_by_role("button", name="Remove").click()
+    expect(card).to_have_count(0)
+    assert json.loads((server.root / ".mcp.json").read_text()) == {"mcpServers": {}}
+    assert server.send("GET", "/tools/search?q=hello__hello").json["tools"] == []
+    assert server.send("GET", "/servers/hello").status == 404
+
+
+def test_a_run_of_many_calls_makes_the_rows_that_one_scrolls_to(
+    opened: Open, server: HttpServerProcess
+) -> None:
+    run = server.send("POST", "/runs", {"agent": "helper", "prompt": "Begin"}).json["id"]
+    server.send("GET", f"/runs/{run}/events")  # Until its end.
+    timeline = server.send("GET", f"/runs/{run}/timeline").json
+    step = next(one for one in timeline["iterations"] if one["calls"])
+    hostile = f"<img src=x onerror=alert(1)>{'x' * 1_000_000}"
+    step["calls"] = [
+        {**step["calls"][0], "arguments": {"c": f"{n}{hostile * (n == 0)}"}} for n in range(2_000)
+    ]
+    browser = opened()
+    browser.context.route("**/timeline", lambda route: route.fulfill(json=timeline))
+    page = browser.log_in(f"/runs/{run}")
+    calls = page.get_by_role("region", name="Conversation").get_by_role("listitem")
+    expect(calls.first).to_contain_text("<img src=x onerror=alert(1)>")
+    expect(page.get_by_role("button", name="Show all 1,000,037 characters")).to_be_visible()
+    assert page.locator("main *").count() < 4_000
+    assert page.locator("main img").count() == 0
+    calls.nth(99).scroll_into_view_if_needed()
+    expect(calls.nth(150)).to_contain_text("150")
 
 
 def test_a_secret_is_set_and_removed_and_never_shown(opened: Open) -> None:

@@ -82,7 +82,7 @@ function Build({ base, start, notes }: { base?: Tool; start: string; notes: read
 
   return (
     <div className="build">
-      <header className="tool-head">
+      <header className="line tool-head">
         <Heading text={base === undefined ? t("build.new") : t(base.source === "user" ? "build.version" : "build.copy", { name: base.displayName || base.name })} />
         <Save tool={tool} text={text} base={base} before={base === undefined ? null : (textOf(base) ?? "")} done={() => (saved.current = true)} />
       </header>
@@ -94,9 +94,9 @@ function Build({ base, start, notes }: { base?: Tool; start: string; notes: read
           ))}
         </ul>
       )}
-      <section className="card build-input" aria-label={t("build.definition")}>
+      <section className="card stack build-input" aria-label={t("build.definition")}>
         {base === undefined && (
-          <div className="build-modes">
+          <div className="line">
             <div className="tabs">
               {(["form", "text"] as const).map((one) => (
                 <button
@@ -146,7 +146,7 @@ function Build({ base, start, notes }: { base?: Tool; start: string; notes: read
 
 function Findings({ found, open }: { found: readonly Finding[]; open?: (finding: Finding) => void }) {
   return (
-    <ul className="findings" aria-label={t("build.findings")} aria-live="polite">
+    <ul className="stack findings" aria-label={t("build.findings")} aria-live="polite">
       {found.map((one) => {
         const message = plain(one.message);
         return (

@@ -69,11 +69,11 @@ export function Tester({ schema, start, call, tool, watch }: Props) {
 
   return (
     <section className="card tester" aria-labelledby="tester">
-      <div className="tester-head">
+      <div className="ends tester-head">
         <h2 id="tester">{t("tool.try")}</h2>
         <Tabs value={mode} change={setMode} of={["form", "json"] as const} text={(one) => t(`test.${one}`)} />
       </div>
-      <Form className="tester-input" submit={() => valid && !running && void makeCall(() => call(text, false))}>
+      <Form className="stack tester-input" submit={() => valid && !running && void makeCall(() => call(text, false))}>
         {mode === "form" && valid ? (
           <Suspense fallback={<Loading />}>
             <SchemaForm
@@ -86,9 +86,9 @@ export function Tester({ schema, start, call, tool, watch }: Props) {
         ) : (
           <JsonField text={text} onChange={setText} />
         )}
-        <div className="actions">
+        <div className="line">
           <button type="submit" className="button primary" disabled={!valid || running}>
-            {t("test.run")}
+            {t("chat.run")}
           </button>
           <button type="button" className="button" disabled={!valid || running} onClick={() => void makeCall(() => call(text, true))}>
             {t("test.dry")}
@@ -101,11 +101,11 @@ export function Tester({ schema, start, call, tool, watch }: Props) {
           {valid && tool !== undefined && <Copies tool={tool} text={text} />}
         </div>
       </Form>
-      <div className="tester-answer" aria-live="polite">
+      <div className="stack tester-answer" aria-live="polite">
         <h3>{t("test.result")}</h3>
         {state.kind === "idle" && <p className="muted">{t("test.result.none")}</p>}
         {state.kind === "running" && (
-          <p className="result-facts">
+          <p className="line">
             {t("test.running")}
             <button
               type="button"
@@ -143,7 +143,7 @@ function JsonField({ text, onChange }: { text: string; onChange: (text: string) 
         ? t("test.json.object")
         : "";
   return (
-    <label className="json">
+    <label className="stack">
       <span>{t("test.json.label")}</span>
       <textarea
         value={text}

@@ -182,6 +182,16 @@ class ProjectCatalog:
         self.toolset.announce()
         return servers.get(name)
 
+    async def remove_server(self, name: str, config: Config | None) -> None:
+        """End a server that was removed from `.mcp.json`; no `config` for settings that wait for trust."""
+        if config is not None:
+            self._setup.starts.use(config)
+        if self.servers is not None:
+            await self.servers.remove(name)
+        self.sources.remove_server(name)
+        self._programs_changed()
+        self.toolset.announce()
+
     def get(self, name: str) -> Tool:
         """Return one tool. Raises ToolNotFound, or ManifestError if its manifest does not load."""
         try:
