@@ -3,8 +3,11 @@ import { api, data, type Schemas } from "../../api/client";
 import { useAction } from "../../parts/action";
 import { Code } from "../../parts/Code";
 import { Form, Line, Lines, Send } from "../../parts/fields";
+import { plain } from "../../parts/json";
 import { announce } from "../../parts/notices";
 import { Button } from "../../parts/small";
+import { Failure } from "../../parts/states";
+import { type Grant, valuesOf, Watched } from "../../parts/Watched";
 import { t } from "../../text";
 import { listOf } from "./lists";
 
@@ -32,6 +35,15 @@ export function NewServer() {
       refused: null,
     },
   );
+  const watch = useAction((entry: Entry) => data(api.POST("/servers/watch", { body: entry })), { refused: null });
+  const take = (grants: Grant[]) => {
+    const of = (permission: string) => valuesOf(grants, permission).join(", ");
+    const hosts = valuesOf(grants, "network").includes("true") ? "*" : of("network.allow");
+    setGiven({ ...given, hosts, read: of("fs.read"), write: of("fs.write") });
+    watch.reset();
+    reset();
+    announce(t("watch.taken"));
+  };
   return (
     <Form className="card stack new" title={t("servers.new")} submit={() => mutate(entryOf(given))}>
       <div className="fields">
@@ -47,7 +59,18 @@ export function NewServer() {
         <div role="status" className="stack">
           <Code text={found.lines.join("\n")} />
           <p className="muted">{t("servers.new.about")}</p>
-          <Button look="primary" onClick={() => mutate({ ...seen, trust: found.digest })}>{t("servers.new.add")}</Button>
+          <div className="line">
+            <Button look="primary" onClick={() => mutate({ ...seen, trust: found.digest })}>{t("servers.new.add")}</Button>
+            <Button disabled={watch.isPending} onClick={() => watch.mutate({ ...seen, trust: found.digest })}>{t("watch.server")}</Button>
+          </div>
+          {watch.error !== null && <Failure error={watch.error} />}
+          {watch.data?.error != null && <p className="wrong">{plain(watch.data.error.message)}</p>}
+          {watch.data !== undefined && (
+            <>
+              <p className="muted">{t("watch.tools", { tools: watch.data.tools.join(", ") })}</p>
+              <Watched watched={watch.data.watched} label={t("watch.take")} take={take} />
+            </>
+          )}
         </div>
       )}
     </Form>

@@ -360,10 +360,13 @@ class ProjectCatalog:
         self.registry.adopt(tool, warnings)
         self._programs_changed()
 
-    def path_of_draft(self, tool: Tool) -> Pipeline:
-        """Return the path of calls to a tool that is in no list, with all steps of the project's own path."""
+    def path_of_draft(self, tool: Tool, seen: Observation | None = None) -> Pipeline:
+        """Return the path of calls to a tool that is in no list, with all steps of the project's own path.
+
+        `seen` records what the calls use.
+        """
         self._steps.secrets.know([tool])
-        bound = self.binder.bind(tool, lambda _: None, None)
+        bound = self.binder.bind(tool, lambda _: None, seen)
         return self.toolset.pipeline.over({tool.name: bound})
 
     def observe(self, tool: Tool, seen: Observation) -> None:
