@@ -129,17 +129,6 @@ class NewServer:
 
 
 @record
-class Observed:
-    """One session of a server that was started, listed its tools and was ended."""
-
-    tools: Sequence[str]
-    error: ToolcribError | None
-    """The reason why it did not list them."""
-    watched: Mapping[str, Any]
-    """What it used, and the smallest permissions for it, as JSON."""
-
-
-@record
 class OldServer:
     """A change of `.mcp.json` that removes one server."""
 
@@ -184,6 +173,17 @@ class OldServer:
         if settings is None or self.name not in ((settings.data or {}).get("mcp_servers") or ()):
             return None
         return f"{project.place.config} still has permissions for {self.name}: remove them there."
+
+
+@record
+class Observed:
+    """One session of a server that was started, listed its tools and was ended."""
+
+    tools: Sequence[str]
+    error: ToolcribError | None
+    """The reason why it did not list them."""
+    watched: Mapping[str, Any]
+    """What it used, and the smallest permissions for it, as JSON."""
 
 
 async def start(project: Project, name: str, config: Config, channel: str) -> Mounted:

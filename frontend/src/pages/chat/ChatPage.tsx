@@ -44,7 +44,7 @@ function Chat({ names, first }: { names: string[]; first: string }) {
   });
   const send = useAction(
     (prompt: string) => data(api.POST("/runs", { body: { agent, prompt, sessionId: session || null, stream: true } })),
-    { done: ({ sessionId }) => navigate({ to: "/chat", replace: true, search: { agent, session: sessionId } }) },
+    { done: ({ sessionId }) => navigate({ to: "/chat", replace: true, search: { agent, session: sessionId } }), refused: null },
   );
   const runs = turns.data?.runs.toReversed() ?? [];
 

@@ -59,8 +59,10 @@ export function NewServer() {
         <div role="status" className="stack">
           <Code text={found.lines.join("\n")} />
           <p className="muted">{t("servers.new.about")}</p>
-          <Button look="primary" onClick={() => mutate({ ...seen, trust: found.digest })}>{t("servers.new.add")}</Button>
-          <Button disabled={watch.isPending} onClick={() => watch.mutate({ ...seen, trust: found.digest })}>{t("watch.server")}</Button>
+          <div className="line">
+            <Button look="primary" onClick={() => mutate({ ...seen, trust: found.digest })}>{t("servers.new.add")}</Button>
+            <Button disabled={watch.isPending} onClick={() => watch.mutate({ ...seen, trust: found.digest })}>{t("watch.server")}</Button>
+          </div>
           {watch.error !== null && <Failure error={watch.error} />}
           {watch.data?.error != null && <p className="wrong">{plain(watch.data.error.message)}</p>}
           {watch.data !== undefined && (

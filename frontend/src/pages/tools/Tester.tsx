@@ -4,6 +4,7 @@ import { ApiError, type Tool } from "../../api/client";
 import { copy, Form, Tabs } from "../../parts/fields";
 import { readObject } from "../../parts/json";
 import { announce } from "../../parts/notices";
+import { Button } from "../../parts/small";
 import { Failure, Loading } from "../../parts/states";
 import { type Grant, Watched } from "../../parts/Watched";
 import { t } from "../../text";
@@ -87,16 +88,10 @@ export function Tester({ schema, start, call, tool, watch }: Props) {
           <JsonField text={text} onChange={setText} />
         )}
         <div className="line">
-          <button type="submit" className="button primary" disabled={!valid || running}>
-            {t("chat.run")}
-          </button>
-          <button type="button" className="button" disabled={!valid || running} onClick={() => void makeCall(() => call(text, true))}>
-            {t("test.dry")}
-          </button>
+          <Button type="submit" look="primary" disabled={!valid || running}>{t("chat.run")}</Button>
+          <Button disabled={!valid || running} onClick={() => void makeCall(() => call(text, true))}>{t("test.dry")}</Button>
           {watch !== undefined && (
-            <button type="button" className="button" disabled={!valid || running} onClick={() => void makeCall(() => watch.call(text))}>
-              {t("watch.run")}
-            </button>
+            <Button disabled={!valid || running} onClick={() => void makeCall(() => watch.call(text))}>{t("watch.run")}</Button>
           )}
           {valid && tool !== undefined && <Copies tool={tool} text={text} />}
         </div>
@@ -107,14 +102,9 @@ export function Tester({ schema, start, call, tool, watch }: Props) {
         {state.kind === "running" && (
           <p className="line">
             {t("test.running")}
-            <button
-              type="button"
-              className="button"
-              disabled={state.call === ""}
-              onClick={() => void cancel(state.call).catch((error: unknown) => announce(String(error)))}
-            >
+            <Button disabled={state.call === ""} onClick={() => void cancel(state.call).catch((error: unknown) => announce(String(error)))}>
               {t("test.cancel")}
-            </button>
+            </Button>
           </p>
         )}
         {running && <Progress events={events} />}
@@ -168,13 +158,9 @@ function Copies({ tool, text }: { tool: Tool; text: string }) {
       <summary className="button">{t("test.copy")}</summary>
       <div>
         {Object.entries(COPIES).map(([name, make]) => (
-          <button key={name} type="button" className="button" onClick={() => void copy(make(tool, text))}>
-            {name}
-          </button>
+          <Button key={name} onClick={() => void copy(make(tool, text))}>{name}</Button>
         ))}
-        <button type="button" className="button" onClick={() => void copy(link)}>
-          {t("test.link")}
-        </button>
+        <Button onClick={() => void copy(link)}>{t("test.link")}</Button>
       </div>
     </details>
   );

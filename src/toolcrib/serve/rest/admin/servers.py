@@ -92,6 +92,14 @@ class ServerPlan(Struct, kw_only=True):
     digest: str
 
 
+class ServerRemoved(Struct, kw_only=True):
+    """The end of a server in `.mcp.json`."""
+
+    file: str
+    left: str | None
+    """What a person still has to remove by hand."""
+
+
 class WatchedServer(Struct, kw_only=True):
     """One session of a server that is not added."""
 
@@ -100,14 +108,6 @@ class WatchedServer(Struct, kw_only=True):
     error: Problem | None
     """The reason why it did not list them."""
     watched: Watched
-
-
-class ServerRemoved(Struct, kw_only=True):
-    """The end of a server in `.mcp.json`."""
-
-    file: str
-    left: str | None
-    """What a person still has to remove by hand."""
 
 
 class LoginHosts(Body, kw_only=True):
