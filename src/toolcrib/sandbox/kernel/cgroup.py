@@ -35,8 +35,9 @@ from toolcrib.sandbox.kernel.hierarchy import (
 
 LEFTOVER = 4 << 20
 """Bytes that may stay charged to a released slot: cached file pages, and what the kernel frees late."""
-CLEAR_SECONDS = 0.05
-"""Time for the killed to be reaped when a slot is released; their parent may be slow, or dead."""
+PAUSES = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0)
+"""Seconds between the looks if the killed are reaped when a slot is released; their parent may be slow, or
+dead."""
 
 
 class CgroupEvents(NamedTuple):
@@ -147,14 +148,17 @@ class CgroupSlot:
 
     def clear(self) -> bool:
         """Kill what is left and drop what is cached; return True if the next call can have the slot."""
-        deadline = time.monotonic() + CLEAR_SECONDS
-        # The number of processes includes those that nobody has waited for yet.
-        while int(read(self.pids_folder, "pids.current")) or members(self.memory_folder):
-            for folder in self.folders:
-                kill_members(folder)
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(0.001)
+        # At the first look its processes end already, with pid 1: what is left at the next one is killed.
+        for pause in PAUSES:
+            # The number of processes includes those that nobody has waited for yet.
+            if not int(read(self.pids_folder, "pids.current")) and not members(self.memory_folder):
+                break
+            if pause > PAUSES[0]:
+                for folder in self.folders:
+                    kill_members(folder)
+            time.sleep(pause)
+        else:
+            return False
         if self._usage() > LEFTOVER:
             self._drop_cache()
         self.before = self._counters()
