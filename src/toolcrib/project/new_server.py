@@ -14,10 +14,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from toolcrib import __version__
 from toolcrib.egress import HostRule
-from toolcrib.errors import ConflictError, NotTrusted, ToolUnavailable, UsageError
-from toolcrib.executors.mcp.process.local import grants_of, lacking, started, unconfined_program
-from toolcrib.guard import SETTINGS, Ledger
+from toolcrib.errors import ConflictError, NotTrusted, ToolcribError, ToolUnavailable, UsageError
+from toolcrib.executors.mcp.process.local import grants_of, job_of, lacking, started, unconfined_program
+from toolcrib.executors.mcp.process.stdio import StdioLink
+from toolcrib.executors.mcp.server import McpServer
+from toolcrib.guard import SETTINGS, Ledger, resolve
 from toolcrib.manifest.dialects.mcp_file import with_server
 from toolcrib.manifest.dialects.mcp_servers import ServerSpec, read_server
 from toolcrib.project.config.mcp import FILE
@@ -25,7 +28,9 @@ from toolcrib.project.config.settings import Config, is_trusted, load_config
 from toolcrib.project.project import Project
 from toolcrib.project.tools.mounted import Mounted
 from toolcrib.project.tools.server_sheets import server_sheet
+from toolcrib.project.trace import watched
 from toolcrib.project.trust.trust import settings_rows
+from toolcrib.sandbox.stream import open_stream
 from toolcrib.spec import Network
 from toolcrib.spec.record import record
 from toolcrib.state import user_name
@@ -123,6 +128,17 @@ class NewServer:
         return trust_change(project, self.then, self.spec.name, self.program, channel)
 
 
+@record
+class Observed:
+    """One session of a server that was started, listed its tools and was ended."""
+
+    tools: Sequence[str]
+    error: ToolcribError | None
+    """The reason why it did not list them."""
+    watched: Mapping[str, Any]
+    """What it used, and the smallest permissions for it, as JSON."""
+
+
 async def start(project: Project, name: str, config: Config, channel: str) -> Mounted:
     """Start a server that was just added, and trust the tools that it lists, as its person agreed to.
 
@@ -143,6 +159,45 @@ async def start(project: Project, name: str, config: Config, channel: str) -> Mo
     if names := set(sheet.names) - set(sheet.suspicious):
         accept(more=[mounted.row(names)])
     return mounted
+
+
+async def watch(project: Project, new: NewServer) -> Observed:
+    """Start a server once, as a person agreed to, list its tools and end it. Nothing of it stays.
+
+    Raises UsageError for a server that no sandbox confines, and the error of one that was not started.
+    """
+    from toolcrib.executors.trace.block import Block
+    from toolcrib.executors.trace.observation import Observation
+
+    spec, root = new.spec, str(project.root)
+    if not spec.is_local or new.program:
+        raise UsageError(f"{spec.name} does not run in the sandbox, so it cannot be observed")
+    seen, names, folder = Observation(), list[str](), ""
+    try:
+        if (missing := lacking(spec, root)) is not None:
+            resolved = await asyncio.to_thread(missing.resolve, project.vault.programs)
+            spec, folder = replace(spec, resolved=resolved), resolved.folder
+        secrets = await asyncio.to_thread(resolve, spec.permissions, project.secrets)
+        process = job_of(spec, project.catalog.binder.workspace(seen), secrets)
+        server = McpServer(
+            spec,
+            lambda: StdioLink(lambda: open_stream(process.job), project.redact, process.explain),
+            on_tools=lambda found, _: names.extend(str(one["name"]) for one in found),
+            on_event=project.audit.record,
+            version=__version__,
+        )
+        server.limit_s = max(server.limit_s, WAIT_S)
+        try:
+            await server.ready(WAIT_S)
+        finally:
+            await server.aclose()
+    finally:
+        if folder:
+            shutil.rmtree(folder, ignore_errors=True)
+    if server.error is not None and not seen.calls:
+        raise server.error
+    block = Block.of(process.tool, seen).in_folders(root)
+    return Observed(names, server.error, watched(block, seen))
 
 
 def entry_of(

@@ -331,8 +331,8 @@ def run(url):
         host = f"127.0.0.1:{port}"
         done = cli(stocked, *words, "--allow-host", host, "--allow-host", "unused.example", "--approve")
         assert block(done.out) == {"network": {"allow": [host]}}, done.err
-        assert 'not granted in this run: network: "refused.example:80"' in done.out
-        assert 'left out: network: "unused.example"' in done.out
+        assert 'not granted in this run: network.allow: "refused.example:80"' in done.out
+        assert 'left out: network.allow: "unused.example"' in done.out
 
 
 def test_two_traces_at_once_do_not_mix(stocked: Crib) -> None:

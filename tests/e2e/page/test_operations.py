@@ -84,13 +84,22 @@ def test_a_failed_server_shows_its_log_and_is_restarted(opened: Open) -> None:
 
 
 def test_a_server_is_added_after_a_look_at_what_it_may_use(opened: Open, server: HttpServerProcess) -> None:
-    (server.root / "hello.py").write_text(f"{mcp_servers.RAW}\nmain()")
+    (server.root / "asked.txt").write_text("x")
+    asks = "try: open('asked.txt')\nexcept OSError: pass\n"
+    (server.root / "hello.py").write_text(f"{mcp_servers.RAW}\n{asks}main()")
     page = opened().log_in("/operations/servers")
     form = page.get_by_role("form", name="Add a server")
     form.get_by_label("Name", exact=True).fill("hello")
     form.get_by_label("Command or address").fill(f'"{sys.executable}" hello.py')
     form.get_by_role("button", name="Show what it may use").click()
     expect(form.get_by_role("status")).to_contain_text("may read hello.py")
+    form.get_by_role("button", name="Start it once, and watch").click()
+    found = form.get_by_role("region", name="What this run needs")
+    found.get_by_role("checkbox", name="read asked.txt").check()
+    found.get_by_role("button", name="Take these permissions").click()
+    expect(form.get_by_label("Paths it may read")).to_have_value(re.compile("asked.txt"))
+    form.get_by_role("button", name="Show what it may use").click()
+    expect(form.get_by_role("status")).to_contain_text("may read asked.txt")
     form.get_by_role("button", name="Start it, and trust its tools").click()
     card = page.get_by_role("listitem").filter(has=page.get_by_role("heading", name="hello"))
     expect(card).to_contain_text("ready")

@@ -7,12 +7,14 @@ import type { Finding } from "../../parts/Editor";
 import { Choice } from "../../parts/fields";
 import { Heading } from "../../parts/Heading";
 import { plain } from "../../parts/json";
+import { announce } from "../../parts/notices";
 import { Failure, Loading, Shown } from "../../parts/states";
+import type { Grant } from "../../parts/Watched";
 import { t } from "../../text";
 import { DraftTest } from "./DraftTest";
 import { given, nextVersion, textOf, useChecked } from "./drafts";
 import { RecipeForm } from "./RecipeForm";
-import { KINDS, type Kind, manifestOf, type Recipe, STARTS } from "./recipe";
+import { grantedIn, KINDS, type Kind, manifestOf, type Recipe, STARTS } from "./recipe";
 import { Save } from "./Save";
 import "./build.css";
 import { toYaml } from "./yaml";
@@ -35,7 +37,8 @@ export function Page() {
     <Shown query={base}>
       {(tool) => {
         const text = textOf(tool) ?? "";
-        return <Build key={tool.toolID} base={tool} start={tool.source === "user" ? nextVersion(text) : text} notes={[]} />;
+        const start = tool.source === "user" ? nextVersion(text) : text;
+        return <Build key={tool.toolID} base={tool} start={how === "given" && given.text !== "" ? given.text : start} notes={[]} />;
       }}
     </Shown>
   );
@@ -57,6 +60,19 @@ function Build({ base, start, notes }: { base?: Tool; start: string; notes: read
   const findings = checked?.diagnostics ?? [];
   const tool = current ? (checked?.tool ?? null) : null;
 
+  const take = (grants: Grant[]) => {
+    if (mode === "form") {
+      setRecipes({ ...recipes, command: { ...recipes.command, ...grantedIn(grants) } });
+      announce(t("watch.taken"));
+      return;
+    }
+    data(api.POST("/tools/draft/permissions", { body: { text, grants } }))
+      .then((changed) => {
+        setWritten(changed.text);
+        announce(t("watch.taken"));
+      })
+      .catch((failure: Error) => announce(failure.message));
+  };
   const saved = useRef(false);
   useBlocker({
     shouldBlockFn: () => !saved.current && !confirm(t("build.leave")),
@@ -123,7 +139,7 @@ function Build({ base, start, notes }: { base?: Tool; start: string; notes: read
         {error !== null && <Failure error={error} />}
         <Findings found={mode === "form" && isNew ? [] : findings} open={mode === "text" ? setGoTo : undefined} />
       </section>
-      <DraftTest key={base?.toolID} tool={tool} text={text} />
+      <DraftTest key={base?.toolID} tool={tool} text={text} take={mode === "form" && kind !== "command" ? undefined : take} />
     </div>
   );
 }

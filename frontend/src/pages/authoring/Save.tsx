@@ -8,8 +8,8 @@ import { announce } from "../../parts/notices";
 import { Failure, Loading } from "../../parts/states";
 import { t } from "../../text";
 import { toolPath } from "../tools/paths";
-import { Touches } from "./DraftTest";
 import { createBundle, type DraftTool, put } from "./drafts";
+import { Touches } from "./trust";
 
 const Diff = lazy(() => import("../../parts/Diff"));
 

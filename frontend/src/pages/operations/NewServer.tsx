@@ -3,8 +3,10 @@ import { useState } from "react";
 import { api, data, type Schemas } from "../../api/client";
 import { Code } from "../../parts/Code";
 import { Form, Line, Lines } from "../../parts/fields";
+import { plain } from "../../parts/json";
 import { announce } from "../../parts/notices";
 import { Failure } from "../../parts/states";
+import { type Grant, valuesOf, Watched } from "../../parts/Watched";
 import { t } from "../../text";
 import { listOf } from "./lists";
 
@@ -31,6 +33,15 @@ export function NewServer() {
       void client.invalidateQueries();
     },
   });
+  const watch = useMutation({ mutationFn: (entry: Entry) => data(api.POST("/servers/watch", { body: entry })) });
+  const take = (grants: Grant[]) => {
+    const of = (permission: string) => valuesOf(grants, permission).join(", ");
+    const hosts = valuesOf(grants, "network").includes("true") ? "*" : of("network.allow");
+    setGiven({ ...given, hosts, read: of("fs.read"), write: of("fs.write") });
+    watch.reset();
+    reset();
+    announce(t("watch.taken"));
+  };
   return (
     <Form className="card new" title={t("servers.new")} submit={() => mutate(entryOf(given))}>
       <div className="fields">
@@ -52,6 +63,17 @@ export function NewServer() {
           <button type="button" className="button primary" onClick={() => mutate({ ...seen, trust: found.digest })}>
             {t("servers.new.add")}
           </button>
+          <button type="button" className="button" disabled={watch.isPending} onClick={() => watch.mutate({ ...seen, trust: found.digest })}>
+            {t("watch.server")}
+          </button>
+          {watch.error !== null && <Failure error={watch.error} />}
+          {watch.data?.error != null && <p className="wrong">{plain(watch.data.error.message)}</p>}
+          {watch.data !== undefined && (
+            <>
+              <p className="muted">{t("watch.tools", { tools: watch.data.tools.join(", ") })}</p>
+              <Watched watched={watch.data.watched} label={t("watch.take")} take={take} />
+            </>
+          )}
         </div>
       )}
     </Form>

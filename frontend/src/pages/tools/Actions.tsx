@@ -8,15 +8,17 @@ import { announce } from "../../parts/notices";
 import { t } from "../../text";
 import { textOf } from "../authoring/drafts";
 
+/** Return the words by which the editor finds a tool. */
+export const pathOf = ({ bundleID, slug, version }: Tool) => `${bundleID}/${encodeURIComponent(slug)}/${encodeURIComponent(version)}`;
+
 /** What can be done with a tool beside calling it. */
 export function Actions({ tool }: { tool: Tool }) {
   const [deleting, setDeleting] = useState(false);
   const own = tool.source === "user";
-  const from = `${tool.bundleID}/${encodeURIComponent(tool.slug)}/${encodeURIComponent(tool.version)}`;
   return (
     <div className="actions">
       {textOf(tool) !== null && (
-        <Link to="/tools/new" search={{ from } as never} className="button">
+        <Link to="/tools/new" search={{ from: pathOf(tool) } as never} className="button">
           {t(own ? "tool.edit" : "tool.copy")}
         </Link>
       )}

@@ -5,6 +5,7 @@ import { copy, Form, Tabs } from "../../parts/fields";
 import { readObject } from "../../parts/json";
 import { announce } from "../../parts/notices";
 import { Failure, Loading } from "../../parts/states";
+import { type Grant, Watched } from "../../parts/Watched";
 import { t } from "../../text";
 import { type CallEvent, cancel, type Ended, follow, type Send } from "./call";
 import { COPIES } from "./copies";
@@ -22,10 +23,12 @@ type Props = {
   call: Send;
   /** The tool of the catalogue, whose call can be copied. */
   tool?: Tool;
+  /** Runs it observed, and takes the permissions that the run needed. */
+  watch?: { call: (text: string) => Promise<Response | null>; label: string; take: (grants: Grant[]) => void };
 };
 
 /** A form and JSON for one value, and the answer of the call. The text is the value: exactly it is sent. */
-export function Tester({ schema, start, call, tool }: Props) {
+export function Tester({ schema, start, call, tool, watch }: Props) {
   const [text, setText] = useState(start);
   const [mode, setMode] = useState<"form" | "json">("form");
   const [state, setState] = useState<State>({ kind: "idle" });
@@ -43,11 +46,11 @@ export function Tester({ schema, start, call, tool }: Props) {
   const valid = "value" in read;
   const running = state.kind === "running";
 
-  const makeCall = async (dryRun: boolean) => {
+  const makeCall = async (begin: () => Promise<Response | null>) => {
     setEvents([]);
     setState({ kind: "running", call: "" });
     try {
-      const answer = await call(text, dryRun);
+      const answer = await begin();
       if (answer === null) {
         if (alive.current) setState({ kind: "idle" });
         return;
@@ -70,7 +73,7 @@ export function Tester({ schema, start, call, tool }: Props) {
         <h2 id="tester">{t("tool.try")}</h2>
         <Tabs value={mode} change={setMode} of={["form", "json"] as const} text={(one) => t(`test.${one}`)} />
       </div>
-      <Form className="tester-input" submit={() => valid && !running && void makeCall(false)}>
+      <Form className="tester-input" submit={() => valid && !running && void makeCall(() => call(text, false))}>
         {mode === "form" && valid ? (
           <Suspense fallback={<Loading />}>
             <SchemaForm
@@ -87,9 +90,14 @@ export function Tester({ schema, start, call, tool }: Props) {
           <button type="submit" className="button primary" disabled={!valid || running}>
             {t("test.run")}
           </button>
-          <button type="button" className="button" disabled={!valid || running} onClick={() => void makeCall(true)}>
+          <button type="button" className="button" disabled={!valid || running} onClick={() => void makeCall(() => call(text, true))}>
             {t("test.dry")}
           </button>
+          {watch !== undefined && (
+            <button type="button" className="button" disabled={!valid || running} onClick={() => void makeCall(() => watch.call(text))}>
+              {t("watch.run")}
+            </button>
+          )}
           {valid && tool !== undefined && <Copies tool={tool} text={text} />}
         </div>
       </Form>
@@ -111,6 +119,9 @@ export function Tester({ schema, start, call, tool }: Props) {
         )}
         {running && <Progress events={events} />}
         {state.kind === "ended" && <Result ended={state.ended} />}
+        {watch !== undefined && state.kind === "ended" && state.ended.result.watched !== undefined && (
+          <Watched watched={state.ended.result.watched} label={watch.label} take={watch.take} />
+        )}
         {state.kind === "refused" && <Failure error={state.error} />}
       </div>
     </section>

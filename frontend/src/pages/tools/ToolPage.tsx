@@ -1,14 +1,18 @@
 import { useQuery } from "@tanstack/react-query";
-import { Link, useParams, useSearch } from "@tanstack/react-router";
+import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
 import { useState } from "react";
 import { api, data, type Tool } from "../../api/client";
 import { Code } from "../../parts/Code";
 import { Heading } from "../../parts/Heading";
+import { announce } from "../../parts/notices";
 import { SchemaTree } from "../../parts/SchemaTree";
 import { Switch, When } from "../../parts/small";
 import { Shown } from "../../parts/states";
+import type { Grant } from "../../parts/Watched";
 import { type Key, number, t } from "../../text";
-import { Actions } from "./Actions";
+import { given, nextVersion, textOf } from "../authoring/drafts";
+import { useTrusted } from "../authoring/trust";
+import { Actions, pathOf } from "./Actions";
 import { Callers } from "./Callers";
 import { callOf } from "./call";
 import { History } from "./History";
@@ -33,8 +37,9 @@ function Whole({ tool }: { tool: Tool }) {
   const toggle = useSwitch();
   const { args } = useSearch({ strict: false }) as { args?: string };
   // A new start for the tester, with these arguments.
-  const [given, setGiven] = useState({ text: args ?? firstArguments(tool), turn: 0 });
-  const use = (text: string) => setGiven(({ turn }) => ({ text, turn: turn + 1 }));
+  const [start, setStart] = useState({ text: args ?? firstArguments(tool), turn: 0 });
+  const [watch, question] = useWatched(tool);
+  const use = (text: string) => setStart(({ turn }) => ({ text, turn: turn + 1 }));
 
   return (
     <div className="tool">
@@ -46,7 +51,8 @@ function Whole({ tool }: { tool: Tool }) {
         <Actions tool={tool} />
       </header>
       <Warnings tool={tool} />
-      <Tester key={given.turn} tool={tool} schema={tool.argSchema} start={given.text} call={callOf(tool)} />
+      <Tester key={start.turn} tool={tool} schema={tool.argSchema} start={start.text} call={callOf(tool)} watch={watch} />
+      {question}
       <div className="tool-facts">
         <section className="card" aria-labelledby="touches">
           <h2 id="touches">{t("tool.touches")}</h2>
@@ -86,6 +92,29 @@ function Whole({ tool }: { tool: Tool }) {
       )}
     </div>
   );
+}
+
+/** Return what runs a tool observed: the permissions that are taken are opened in the editor as a new version. */
+function useWatched(tool: Tool) {
+  const navigate = useNavigate();
+  const look = async () => {
+    const { tool: found, diagnostics } = await data(api.POST("/tools/draft", { body: { tool: tool.name } }));
+    if (found === null) throw new Error(diagnostics[0]?.message);
+    return found;
+  };
+  const [call, question] = useTrusted({ tool: tool.name }, look, true);
+  const text = textOf(tool);
+  const take = async (grants: Grant[]) => {
+    const old = tool.source === "user" ? nextVersion(text ?? "") : (text ?? "");
+    given.text = (await data(api.POST("/tools/draft/permissions", { body: { text: old, grants } }))).text;
+    await navigate({ to: "/tools/new", search: { from: pathOf(tool), how: "given" } as never });
+  };
+  const watch = {
+    call: (args: string) => call(args, "watch"),
+    label: t(tool.source === "user" ? "watch.version" : "watch.copy"),
+    take: (grants: Grant[]) => void take(grants).catch((error: Error) => announce(error.message)),
+  };
+  return [text === null ? undefined : watch, question] as const;
 }
 
 function firstArguments(tool: Tool): string {

@@ -50,7 +50,7 @@ class NoCgroups(Exception):
 
 def read(*path: str) -> str:
     """Return the text of a file of the kernel."""
-    # As a file object it would take five more system calls, for each of the many files of a group.
+    # Not open(): it asks the kernel five more things about each file, and every call reads many.
     fd = os.open(os.path.join(*path), os.O_RDONLY | os.O_CLOEXEC)
     try:
         return b"".join(iter(lambda: os.read(fd, 65_536), b"")).decode("utf-8", "surrogateescape")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -92,7 +92,7 @@ def command(
         return print_error(result.error, as_json=as_json)
     assert trace is not None
     if as_json:
-        print_json(_document(trace, result))
+        print_json({"tool": trace.tool.name, **trace.as_dict(), "result": result.as_dict()})
     else:
         _print(trace, result)
     if apply and result.error is not None and trace.block.missing:
@@ -126,15 +126,6 @@ def _apply(trace: Trace) -> None:
         raise ConflictError(f"{path} has just changed", hint="Run the command again.")
     put_file(path, text.encode(), mode=path.stat().st_mode & 0o777)
     print_note(f"changed {path}")
-
-
-def _document(trace: Trace, result: Result) -> dict[str, Any]:
-    return {
-        "tool": trace.tool.name,
-        **trace.block.as_dict(),
-        "watched_calls": trace.seen.calls,
-        "result": result.as_dict(),
-    }
 
 
 def _print(trace: Trace, result: Result) -> None:
