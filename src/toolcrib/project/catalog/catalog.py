@@ -263,7 +263,7 @@ class ProjectCatalog:
             return {tool.name: tool for tool in self.tools(caller, identity)}
         if self.bundles.exist:
             self.bundles.stored.ready_all()
-        trust, kept = self._steps.trust, self._kept(self.registry.unchecked)
+        trust, kept = self._steps.trust, self._kept()
         self.registry.check_all(but=kept)
         found: dict[str, Tool | memoryview] = {}
         for name in self._names():
@@ -271,9 +271,9 @@ class ProjectCatalog:
                 found[name] = one
         return found
 
-    def _kept(self, names: Iterable[str]) -> dict[str, memoryview]:
-        """Return the kept entries in MCP's list of those tools that a model may read as they are."""
-        kept = self.registry.kept_entries(names)
+    def _kept(self, names: Iterable[str] | None = None) -> dict[str, memoryview]:
+        """Return the kept entries in MCP's list of tools, or of these, that a model may read as they are."""
+        kept = self.registry.kept_entries(self.registry.unchecked if names is None else names)
         manifests = ((name, sha256, reads) for name, (_, sha256, reads) in kept.items())
         settled = self._steps.trust.settled(manifests)
         return {name: kept[name][0] for name in kept if name in settled}
