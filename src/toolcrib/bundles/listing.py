@@ -269,7 +269,7 @@ class Listing:
         tool that was called, by its id.
         """
         numbers = used or {}
-        value = _VALUES.get(sort) or (lambda tool: numbers.get(tool.id, 0.0))
+        value: Callable[[ListedTool], Any] = _VALUES.get(sort) or (lambda tool: numbers.get(tool.id, 0.0))
         if bundles or tags:
             tools = sorted(self._fewest(bundles, tags), key=value)
         elif (kept := self._sorted.get(sort)) is not None:
