@@ -9,6 +9,7 @@ export const operations: Record<keyof typeof english, string> = {
   "ops.tokens": "Token",
   "ops.policy": "Regeln",
   "ops.workers": "Worker",
+  "ops.messages": "Nachrichten",
   "ops.machine": "Maschine",
   "ops.sure": "Wirklich {what}?",
 
@@ -150,6 +151,15 @@ export const operations: Record<keyof typeof english, string> = {
   "workers.embedded": "in einem anderen Prozess",
   "workers.runs": "führt {n} Aufruf aus|führt {n} Aufrufe aus",
   "workers.refused": "{tools}: {reason}",
+
+  "messages.none": "Es gibt keine Nachrichten",
+  "messages.queued": "wartet",
+  "messages.published": "unterwegs",
+  "messages.delivered": "zugestellt",
+  "messages.dead": "unzustellbar",
+  "messages.retried": "erneut gesendet",
+  "messages.owner": "Besitzer",
+  "messages.retry": "Erneut senden",
 
   "machine.level": "Sandbox",
   "machine.cost": "Ohne: {cost}",

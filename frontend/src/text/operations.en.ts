@@ -7,6 +7,7 @@ export const operations = {
   "ops.tokens": "Tokens",
   "ops.policy": "Policy",
   "ops.workers": "Workers",
+  "ops.messages": "Messages",
   "ops.machine": "Machine",
   "ops.sure": "Really {what}?",
 
@@ -148,6 +149,15 @@ export const operations = {
   "workers.embedded": "in another process",
   "workers.runs": "runs {n} call|runs {n} calls",
   "workers.refused": "{tools}: {reason}",
+
+  "messages.none": "There are no messages",
+  "messages.queued": "queued",
+  "messages.published": "on its way",
+  "messages.delivered": "delivered",
+  "messages.dead": "dead letter",
+  "messages.retried": "sent again",
+  "messages.owner": "owner",
+  "messages.retry": "Send again",
 
   "machine.level": "Sandbox",
   "machine.cost": "Without it: {cost}",

@@ -19,7 +19,8 @@ from tests.http_server import HttpServerProcess, http_server
 from toolcrib.guard import Ledger
 from toolcrib.project import load_config
 from toolcrib.project.trust.trust import settings_rows
-from toolcrib.state import Vault
+from toolcrib.state import PROJECT, SqliteDatabase, Vault
+from toolcrib.state.outgoing.messages import ChannelMessages
 
 AGENT = {
     "name": "helper",
@@ -171,6 +172,24 @@ def test_a_token_is_shown_once_works_and_is_revoked(opened: Open, server: HttpSe
     assert server.send("GET", "/tools", token=token).status == 401
 
 
+def test_a_dead_letter_is_found_and_sent_again(opened: Open, server: HttpServerProcess) -> None:
+    origin = Vault(server.root, server.data).origin()
+    queue = ChannelMessages(SqliteDatabase(server.root / ".toolcrib/state.db", PROJECT, origin=origin))
+    dead, _ = (queue.queue({"channel": "slack", "text": text}) for text in ("lost", "other"))
+    queue.settle([(dead, "dead", "channel_not_found", b"{}")])
+    page = opened().log_in("/operations/messages")
+    expect(page.locator(".rows .row")).to_have_count(2)
+    page.get_by_label("State").select_option("dead")
+    row = page.get_by_role("listitem").filter(has_text="lost")
+    expect(row).to_contain_text("channel_not_found")
+    row.get_by_role("button", name="Send again").click()
+    expect(row).to_have_count(0)
+    page.get_by_label("State").select_option("")
+    expect(row).to_have_count(2)
+    expect(row.first).to_contain_text("queued")
+    expect(row.last).to_contain_text("sent again")
+
+
 def test_a_decision_is_explained_and_a_rule_is_tried_on_past_calls_and_added(opened: Open) -> None:
     page = opened().log_in("/operations/policy")
     expect(page.get_by_role("region", name="Rules in force")).to_contain_text("Not from outside.")
@@ -264,7 +283,7 @@ def test_the_pages_are_accessible_and_fit(
     browser = opened(color_scheme=scheme, size=size)
     browser.context.add_init_script(f"localStorage.setItem('toolcrib.language', '{language}')")
     page = browser.log_in("/chat")
-    parts = ("usage", "servers", "secrets", "tokens", "policy", "workers", "machine")
+    parts = ("usage", "servers", "secrets", "tokens", "policy", "workers", "messages", "machine")
     for path in ("/chat", "/runs", *(f"/operations/{part}" for part in parts)):
         browser.go(path)
         shows(page).to_have_count(0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -273,9 +273,9 @@ class ProjectCatalog:
                 found[name] = one
         return found
 
-    def _kept(self) -> dict[str, memoryview]:
-        """Return the kept entries in MCP's list of tools that a model may read as they are."""
-        kept = self.registry.kept_entries()
+    def _kept(self, names: Iterable[str] | None = None) -> dict[str, memoryview]:
+        """Return the kept entries in MCP's list of tools, or of these, that a model may read as they are."""
+        kept = self.registry.kept_entries(self.registry.unchecked if names is None else names)
         manifests = ((name, sha256, reads) for name, (_, sha256, reads) in kept.items())
         settled = self._steps.trust.settled(manifests)
         return {name: kept[name][0] for name in kept if name in settled}
@@ -286,14 +286,10 @@ class ProjectCatalog:
         Of a large catalog only as many as are looked at quickly, and some may prove unusable when they are
         checked.
         """
-        trust, known, kept = self._steps.trust, self._steps.trust.ledger.known(), self._kept()
-        names = [
-            name
-            for name in self.toolset.names
-            if name not in kept and (f"tool:{name}", "project") not in known
-        ]
-        found = 0
-        for name in names[:_MOST_COUNTED]:
+        trust = self._steps.trust
+        waiting, unsure = trust.unknown(self.toolset.names, self.registry.facts)
+        found, kept = len(waiting), self._kept(unsure)
+        for name in [name for name in unsure if name not in kept][:_MOST_COUNTED]:
             with suppress(ToolcribError):
                 found += trust.offered(self.registry.unused(name) or self.get(name)) is None
         return found
