@@ -2,6 +2,7 @@ import { useState } from "react";
 import type { Schemas } from "../api/client";
 import { t } from "../text";
 import { plain } from "./json";
+import { Bullets, Button } from "./small";
 
 export type Grant = Schemas["Grant"];
 type Props = {
@@ -23,7 +24,7 @@ export function Watched({ watched, label, take }: Props) {
   const toggle = (one: Grant) => setChosen((known) => (known.has(one) ? new Set([...known].filter((other) => other !== one)) : new Set([...known, one])));
   const all = groups.flatMap(([, grants]) => grants);
   return (
-    <section className="watched" aria-labelledby="watched">
+    <section className="stack watched" aria-labelledby="watched">
       <h3 id="watched">{t("watch.title")}</h3>
       <p className="muted">{t(all.length === 0 ? "watch.nothing" : "watch.about")}</p>
       {groups.map(
@@ -50,24 +51,20 @@ export function Watched({ watched, label, take }: Props) {
         ))}
       </details>
       {all.length > 0 && (
-        <button type="button" className="button primary" onClick={() => take(all.filter((one) => chosen.has(one)))}>
+        <Button look="primary" onClick={() => take(all.filter((one) => chosen.has(one)))}>
           {label}
-        </button>
+        </Button>
       )}
     </section>
   );
 }
 
-function Lines({ title, lines }: { title: string; lines: string[]; open?: boolean }) {
+function Lines({ title, lines }: { title: string; lines: string[] }) {
   if (lines.length === 0) return null;
   return (
     <>
       <p>{title}</p>
-      <ul className="bullets">
-        {lines.map((line) => (
-          <li key={line}>{plain(line)}</li>
-        ))}
-      </ul>
+      <Bullets of={lines} />
     </>
   );
 }

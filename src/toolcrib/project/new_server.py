@@ -1,4 +1,4 @@
-"""A server that a person adds to `.mcp.json`."""
+"""A server that a person adds to `.mcp.json`, or removes from it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from toolcrib.executors.mcp.process.local import grants_of, job_of, lacking, sta
 from toolcrib.executors.mcp.process.stdio import StdioLink
 from toolcrib.executors.mcp.server import McpServer
 from toolcrib.guard import SETTINGS, Ledger, resolve
-from toolcrib.manifest.dialects.mcp_file import with_server
+from toolcrib.manifest.dialects.mcp_file import with_server, without_server
 from toolcrib.manifest.dialects.mcp_servers import ServerSpec, read_server
 from toolcrib.project.config.mcp import FILE
 from toolcrib.project.config.settings import Config, is_trusted, load_config
@@ -126,6 +126,53 @@ class NewServer:
         """
         replace_file(self.path, self.before, self.text)
         return trust_change(project, self.then, self.spec.name, self.program, channel)
+
+
+@record
+class OldServer:
+    """A change of `.mcp.json` that removes one server."""
+
+    name: str
+    path: Path
+    before: str | None
+    text: str
+    """The text without the server."""
+    then: Config
+    """The settings with the server."""
+
+    @classmethod
+    def of(cls, project: Project, name: str) -> OldServer:
+        """Return the change that removes a server. Raises NotFoundError if it is not in the file."""
+        path, root = project.root / FILE, project.root
+        before = read_inside(path, root)
+        text = without_server(before or "", path, KEYS, name)
+        return cls(
+            name, path, before, text, load_config(project.place.config, root).since(project.trust.ledger)
+        )
+
+    def remove(self, project: Project, channel: str) -> Config | None:
+        """Write the file, and forget the login of the server, its package and all that was trusted of it.
+
+        Returns the settings without it, or None if they waited for trust before. Raises ConflictError if
+        somebody has changed the file meanwhile, and NotTrusted for other settings.
+        """
+        name = self.name
+        replace_file(self.path, self.before, self.text)
+        if project.servers is not None and name in project.servers.mounted:
+            project.servers.logout(name)
+            project.servers.get(name).clear()
+            # Whoever adds a server of this name later is asked about its hosts anew.
+            project.trust.revoke(user_name(), servers=[name], channel=channel)
+        accepted = is_accepted(self.then, project.trust.ledger)
+        return trust_change(project, self.then, name, "", channel) if accepted else None
+
+    def left(self, project: Project) -> str | None:
+        """Return what a person still has to remove by hand; None for nothing."""
+        settings = self.then.document
+        # A file of comments only, as a new project has it, holds nothing.
+        if settings is None or self.name not in ((settings.data or {}).get("mcp_servers") or ()):
+            return None
+        return f"{project.place.config} still has permissions for {self.name}: remove them there."
 
 
 @record

@@ -8,6 +8,7 @@ import { Choice } from "../../parts/fields";
 import { Heading } from "../../parts/Heading";
 import { plain } from "../../parts/json";
 import { announce } from "../../parts/notices";
+import { Bullets, Button } from "../../parts/small";
 import { Failure, Loading, Shown } from "../../parts/states";
 import type { Grant } from "../../parts/Watched";
 import { t } from "../../text";
@@ -82,21 +83,15 @@ function Build({ base, start, notes }: { base?: Tool; start: string; notes: read
 
   return (
     <div className="build">
-      <header className="tool-head">
+      <header className="line tool-head">
         <Heading text={base === undefined ? t("build.new") : t(base.source === "user" ? "build.version" : "build.copy", { name: base.displayName || base.name })} />
         <Save tool={tool} text={text} base={base} before={base === undefined ? null : (textOf(base) ?? "")} done={() => (saved.current = true)} />
       </header>
       {base !== undefined && base.source !== "user" && <p className="warnings">{t("build.copy.about")}</p>}
-      {notes.length > 0 && (
-        <ul className="warnings">
-          {notes.map((note) => (
-            <li key={note}>{plain(note)}</li>
-          ))}
-        </ul>
-      )}
-      <section className="card build-input" aria-label={t("build.definition")}>
+      <Bullets className="warnings" of={notes} />
+      <section className="card stack build-input" aria-label={t("build.definition")}>
         {base === undefined && (
-          <div className="build-modes">
+          <div className="line">
             <div className="tabs">
               {(["form", "text"] as const).map((one) => (
                 <button
@@ -146,7 +141,7 @@ function Build({ base, start, notes }: { base?: Tool; start: string; notes: read
 
 function Findings({ found, open }: { found: readonly Finding[]; open?: (finding: Finding) => void }) {
   return (
-    <ul className="findings" aria-label={t("build.findings")} aria-live="polite">
+    <ul className="stack findings" aria-label={t("build.findings")} aria-live="polite">
       {found.map((one) => {
         const message = plain(one.message);
         return (
@@ -154,9 +149,7 @@ function Findings({ found, open }: { found: readonly Finding[]; open?: (finding:
             {open === undefined ? (
               message
             ) : (
-              <button type="button" className="button quiet" onClick={() => open({ ...one })}>
-                {`${t("build.line", { line: one.line })}: ${message}`}
-              </button>
+              <Button look="quiet" onClick={() => open({ ...one })}>{`${t("build.line", { line: one.line })}: ${message}`}</Button>
             )}
           </li>
         );

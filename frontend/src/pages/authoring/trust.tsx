@@ -2,6 +2,7 @@ import { type ReactNode, useRef, useState } from "react";
 import { send } from "../../api/client";
 import { Decide, Dialog } from "../../parts/Dialog";
 import { plain } from "../../parts/json";
+import { Bullets } from "../../parts/small";
 import { t } from "../../text";
 import type { DraftTool } from "./drafts";
 
@@ -59,11 +60,5 @@ export function useTrusted(draft: { text: string } | { tool: string }, look: () 
 
 export function Touches({ tool }: { tool: DraftTool }) {
   if (tool.unavailableBecause !== null) return <p className="wrong">{t("tool.unavailable", { reason: plain(tool.unavailableBecause) })}</p>;
-  return (
-    <ul className="bullets">
-      {tool.touches.map((one) => (
-        <li key={one}>{plain(one)}</li>
-      ))}
-    </ul>
-  );
+  return <Bullets of={tool.touches} />;
 }

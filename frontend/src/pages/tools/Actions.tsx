@@ -5,6 +5,7 @@ import { api, data, errorOf, send, type Tool } from "../../api/client";
 import { Decide, Dialog } from "../../parts/Dialog";
 import { saveFile } from "../../parts/files";
 import { announce } from "../../parts/notices";
+import { Button } from "../../parts/small";
 import { t } from "../../text";
 import { textOf } from "../authoring/drafts";
 
@@ -16,7 +17,7 @@ export function Actions({ tool }: { tool: Tool }) {
   const [deleting, setDeleting] = useState(false);
   const own = tool.source === "user";
   return (
-    <div className="actions">
+    <div className="line">
       {textOf(tool) !== null && (
         <Link to="/tools/new" search={{ from: pathOf(tool) } as never} className="button">
           {t(own ? "tool.edit" : "tool.copy")}
@@ -24,12 +25,8 @@ export function Actions({ tool }: { tool: Tool }) {
       )}
       {own && (
         <>
-          <button type="button" className="button" onClick={() => void exportBundle(tool).catch((error: Error) => announce(error.message))}>
-            {t("tool.export")}
-          </button>
-          <button type="button" className="button" onClick={() => setDeleting(true)}>
-            {t("tool.delete")}
-          </button>
+          <Button onClick={() => void exportBundle(tool).catch((error: Error) => announce(error.message))}>{t("tool.export")}</Button>
+          <Button onClick={() => setDeleting(true)}>{t("tool.delete")}</Button>
         </>
       )}
       {deleting && <Deletion tool={tool} close={() => setDeleting(false)} />}

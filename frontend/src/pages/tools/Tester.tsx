@@ -4,6 +4,7 @@ import { ApiError, type Tool } from "../../api/client";
 import { copy, Form, Tabs } from "../../parts/fields";
 import { readObject } from "../../parts/json";
 import { announce } from "../../parts/notices";
+import { Button } from "../../parts/small";
 import { Failure, Loading } from "../../parts/states";
 import { type Grant, Watched } from "../../parts/Watched";
 import { t } from "../../text";
@@ -69,11 +70,11 @@ export function Tester({ schema, start, call, tool, watch }: Props) {
 
   return (
     <section className="card tester" aria-labelledby="tester">
-      <div className="tester-head">
+      <div className="ends tester-head">
         <h2 id="tester">{t("tool.try")}</h2>
         <Tabs value={mode} change={setMode} of={["form", "json"] as const} text={(one) => t(`test.${one}`)} />
       </div>
-      <Form className="tester-input" submit={() => valid && !running && void makeCall(() => call(text, false))}>
+      <Form className="stack tester-input" submit={() => valid && !running && void makeCall(() => call(text, false))}>
         {mode === "form" && valid ? (
           <Suspense fallback={<Loading />}>
             <SchemaForm
@@ -86,35 +87,24 @@ export function Tester({ schema, start, call, tool, watch }: Props) {
         ) : (
           <JsonField text={text} onChange={setText} />
         )}
-        <div className="actions">
-          <button type="submit" className="button primary" disabled={!valid || running}>
-            {t("test.run")}
-          </button>
-          <button type="button" className="button" disabled={!valid || running} onClick={() => void makeCall(() => call(text, true))}>
-            {t("test.dry")}
-          </button>
+        <div className="line">
+          <Button type="submit" look="primary" disabled={!valid || running}>{t("chat.run")}</Button>
+          <Button disabled={!valid || running} onClick={() => void makeCall(() => call(text, true))}>{t("test.dry")}</Button>
           {watch !== undefined && (
-            <button type="button" className="button" disabled={!valid || running} onClick={() => void makeCall(() => watch.call(text))}>
-              {t("watch.run")}
-            </button>
+            <Button disabled={!valid || running} onClick={() => void makeCall(() => watch.call(text))}>{t("watch.run")}</Button>
           )}
           {valid && tool !== undefined && <Copies tool={tool} text={text} />}
         </div>
       </Form>
-      <div className="tester-answer" aria-live="polite">
+      <div className="stack tester-answer" aria-live="polite">
         <h3>{t("test.result")}</h3>
         {state.kind === "idle" && <p className="muted">{t("test.result.none")}</p>}
         {state.kind === "running" && (
-          <p className="result-facts">
+          <p className="line">
             {t("test.running")}
-            <button
-              type="button"
-              className="button"
-              disabled={state.call === ""}
-              onClick={() => void cancel(state.call).catch((error: unknown) => announce(String(error)))}
-            >
+            <Button disabled={state.call === ""} onClick={() => void cancel(state.call).catch((error: unknown) => announce(String(error)))}>
               {t("test.cancel")}
-            </button>
+            </Button>
           </p>
         )}
         {running && <Progress events={events} />}
@@ -143,7 +133,7 @@ function JsonField({ text, onChange }: { text: string; onChange: (text: string) 
         ? t("test.json.object")
         : "";
   return (
-    <label className="json">
+    <label className="stack">
       <span>{t("test.json.label")}</span>
       <textarea
         value={text}
@@ -168,13 +158,9 @@ function Copies({ tool, text }: { tool: Tool; text: string }) {
       <summary className="button">{t("test.copy")}</summary>
       <div>
         {Object.entries(COPIES).map(([name, make]) => (
-          <button key={name} type="button" className="button" onClick={() => void copy(make(tool, text))}>
-            {name}
-          </button>
+          <Button key={name} onClick={() => void copy(make(tool, text))}>{name}</Button>
         ))}
-        <button type="button" className="button" onClick={() => void copy(link)}>
-          {t("test.link")}
-        </button>
+        <Button onClick={() => void copy(link)}>{t("test.link")}</Button>
       </div>
     </details>
   );

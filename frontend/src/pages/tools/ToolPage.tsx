@@ -6,7 +6,7 @@ import { Code } from "../../parts/Code";
 import { Heading } from "../../parts/Heading";
 import { announce } from "../../parts/notices";
 import { SchemaTree } from "../../parts/SchemaTree";
-import { Switch, When } from "../../parts/small";
+import { Bullets, Button, Card, Pairs, Switch, When } from "../../parts/small";
 import { Shown } from "../../parts/states";
 import type { Grant } from "../../parts/Watched";
 import { type Key, number, t } from "../../text";
@@ -43,7 +43,7 @@ function Whole({ tool }: { tool: Tool }) {
 
   return (
     <div className="tool">
-      <header className="tool-head">
+      <header className="line tool-head">
         <Heading text={tool.displayName || tool.name} />
         <Marks tool={tool} />
         <Switch label={t("tools.enabled", { name: tool.name })} on={tool.isEnabled} onChange={(on) => toggle({ tool, on })} />
@@ -54,22 +54,12 @@ function Whole({ tool }: { tool: Tool }) {
       <Tester key={start.turn} tool={tool} schema={tool.argSchema} start={start.text} call={callOf(tool)} watch={watch} />
       {question}
       <div className="tool-facts">
-        <section className="card" aria-labelledby="touches">
-          <h2 id="touches">{t("tool.touches")}</h2>
-          {tool.touches.length === 0 ? (
-            <p>{t("tool.touches.none")}</p>
-          ) : (
-            <ul className="bullets">
-              {tool.touches.map((one) => (
-                <li key={one}>{one}</li>
-              ))}
-            </ul>
-          )}
-        </section>
-        <section className="card" aria-labelledby="arguments">
-          <h2 id="arguments">{t("tool.arguments")}</h2>
+        <Card title={t("tool.touches")}>
+          <Bullets of={tool.touches.length === 0 ? [t("tool.touches.none")] : tool.touches} />
+        </Card>
+        <Card title={t("recipe.arguments")}>
           <SchemaTree schema={tool.argSchema} none={t("tool.arguments.none")} />
-          <h2 className="second">{t("tool.answer")}</h2>
+          <h2 className="second">{t("recipe.answer")}</h2>
           {tool.outputSchema === null ? (
             <p className="muted">
               {tool.outputFormat}. {t("tool.answer.any")}
@@ -77,7 +67,7 @@ function Whole({ tool }: { tool: Tool }) {
           ) : (
             <SchemaTree schema={tool.outputSchema} none={tool.outputFormat} />
           )}
-        </section>
+        </Card>
         <Examples tool={tool} use={use} />
         <About tool={tool} />
         <Versions tool={tool} />
@@ -125,77 +115,47 @@ function firstArguments(tool: Tool): string {
 function Warnings({ tool }: { tool: Tool }) {
   const lines = [
     tool.isEnabled ? null : t("tool.disabled"),
-    tool.trust === null ? null : t(`tool.trust.${tool.trust}`),
+    tool.trust === null ? null : t(`tool.trust.${tool.trust}`, { name: tool.name }),
     tool.unavailableBecause === null ? null : t("tool.unavailable", { reason: tool.unavailableBecause }),
     tool.asks === null ? null : t("tool.asks", { reason: tool.asks }),
   ].filter((line) => line !== null);
-  if (lines.length === 0) return null;
-  return (
-    <ul className="warnings">
-      {lines.map((line) => (
-        <li key={line}>{line}</li>
-      ))}
-    </ul>
-  );
+  return <Bullets className="warnings" of={lines} />;
 }
 
 function Examples({ tool, use }: { tool: Tool; use: (text: string) => void }) {
   if (tool.examples.length === 0) return null;
   return (
-    <section className="card" aria-labelledby="examples">
-      <h2 id="examples">{t("tool.examples")}</h2>
-      <ul className="examples">
+    <Card title={t("tool.examples")}>
+      <ul className="stack examples">
         {tool.examples.map((example, index) => {
           const text = JSON.stringify(example.params ?? {}, null, 2);
           return (
             <li key={`${index} ${text}`}>
               <span>{typeof example.description === "string" && example.description !== "" ? example.description : t("tool.examples")}</span>
-              <button type="button" className="button" onClick={() => use(text)}>
-                {t("tool.examples.use")}
-              </button>
+              <Button onClick={() => use(text)}>{t("tool.examples.use")}</Button>
               <pre>{text}</pre>
             </li>
           );
         })}
       </ul>
-    </section>
+    </Card>
   );
 }
 
 function About({ tool }: { tool: Tool }) {
   return (
-    <section className="card" aria-labelledby="about">
-      <h2 id="about">{t("tool.about")}</h2>
-      <dl className="pairs">
-        <dt>{t("tool.name")}</dt>
-        <dd>
-          <code>{tool.name}</code>
-        </dd>
-        <dt>{t("tool.bundle")}</dt>
-        <dd>
-          {tool.bundle} · {t(`source.${tool.source}` as Key)}
-        </dd>
-        <dt>{t("tool.kind")}</dt>
-        <dd>{tool.kind}</dd>
-        <dt>{t("tool.version")}</dt>
-        <dd>{tool.version}</dd>
-        {tool.owner !== "" && (
-          <>
-            <dt>{t("tool.owner")}</dt>
-            <dd>{tool.owner}</dd>
-          </>
-        )}
-        <dt>{t("usage.calls")}</dt>
-        <dd>
-          <Link to="/operations/usage" search={{ tool: tool.name } as never}>
-            {number(tool.callCount)}
-          </Link>
-        </dd>
-        <dt>{t("tool.modified")}</dt>
-        <dd>
-          <When moment={tool.modifiedAt} />
-        </dd>
-      </dl>
-    </section>
+    <Card title={t("tool.about")}>
+      <Pairs
+        of={{
+          [t("tool.name")]: <code>{tool.name}</code>,
+          [t("tools.filter.bundleIDs")]: `${tool.bundle} · ${t(`source.${tool.source}` as Key)}`,
+          [t("tools.filter.kinds")]: tool.kind,
+          [t("tool.version")]: tool.version,
+          [t("tool.owner")]: tool.owner || null,
+          [t("usage.calls")]: <Link to="/operations/usage" search={{ tool: tool.name } as never}>{number(tool.callCount)}</Link>,
+          [t("tool.modified")]: <When moment={tool.modifiedAt} />,
+        }}
+      />
+    </Card>
   );
 }

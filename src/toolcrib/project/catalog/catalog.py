@@ -178,9 +178,21 @@ class ProjectCatalog:
         self._setup.starts.use(config)
         servers.add([spec for spec in config.servers.specs if spec.name == name])
         self.sources.add_server(name, self._setup.place.root / FILE)
+        self.bundles.stored.sources_changed()
         self._programs_changed()
         self.toolset.announce()
         return servers.get(name)
+
+    async def remove_server(self, name: str, config: Config | None) -> None:
+        """End a server that was removed from `.mcp.json`; no `config` for settings that wait for trust."""
+        if config is not None:
+            self._setup.starts.use(config)
+        if self.servers is not None:
+            await self.servers.remove(name)
+        self.sources.remove_server(name)
+        self.bundles.stored.sources_changed()
+        self._programs_changed()
+        self.toolset.announce()
 
     def get(self, name: str) -> Tool:
         """Return one tool. Raises ToolNotFound, or ManifestError if its manifest does not load."""
@@ -253,7 +265,7 @@ class ProjectCatalog:
             return {tool.name: tool for tool in self.tools(caller, identity)}
         if self.bundles.exist:
             self.bundles.stored.ready_all()
-        trust, kept = self._steps.trust, self._kept(self.registry.unchecked)
+        trust, kept = self._steps.trust, self._kept()
         self.registry.check_all(but=kept)
         found: dict[str, Tool | memoryview] = {}
         for name in self._names():
@@ -261,9 +273,9 @@ class ProjectCatalog:
                 found[name] = one
         return found
 
-    def _kept(self, names: Iterable[str]) -> dict[str, memoryview]:
-        """Return the kept entries in MCP's list of those tools that a model may read as they are."""
-        kept = self.registry.kept_entries(names)
+    def _kept(self, names: Iterable[str] | None = None) -> dict[str, memoryview]:
+        """Return the kept entries in MCP's list of tools, or of these, that a model may read as they are."""
+        kept = self.registry.kept_entries(self.registry.unchecked if names is None else names)
         manifests = ((name, sha256, reads) for name, (_, sha256, reads) in kept.items())
         settled = self._steps.trust.settled(manifests)
         return {name: kept[name][0] for name in kept if name in settled}

@@ -36,7 +36,6 @@ from toolcrib.project.integrity.programs import code_places
 from toolcrib.project.root import Place
 from toolcrib.project.trust.reasons import only_reads
 from toolcrib.sandbox.files.paths import Paths
-from toolcrib.schema.providers import entry_to_keep
 from toolcrib.spec import ApprovalRule, McpExec, Tool
 from toolcrib.spec.identifier import derived_id
 from toolcrib.spec.naming import wire_name
@@ -353,6 +352,8 @@ class ToolRegistry:
             self._warned[name] = bound
         _widen(bound, result.wide)
         if known is None:
+            from toolcrib.schema.providers import entry_to_keep
+
             self._cache.add_check(name, mark, result, entry_to_keep(bound.tool))
         del self.unchecked[name]  # Last: until then another thread waits.
 

@@ -85,7 +85,9 @@ def command(
     except ToolcribError:
         pass  # The call is refused for the same reason, and recorded.
     try:
-        result = result_of(project, call, approve=approve, ask=not as_json)
+        # What is allowed for this run is no part of the tool that a person trusts.
+        once = any(allowed.values())
+        result = result_of(project, call, approve=approve, ask=not as_json, once=once)
     except (KeyboardInterrupt, asyncio.CancelledError):
         return print_interrupted("interrupted: the tool was stopped", as_json=as_json)
     if result.error is not None and (trace is None or not trace.ran(result)):

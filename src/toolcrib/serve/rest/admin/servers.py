@@ -16,7 +16,7 @@ from toolcrib.errors import (
     ToolUnavailable,
     UsageError,
 )
-from toolcrib.project.new_server import NewServer, entry_of, start, watch
+from toolcrib.project.new_server import NewServer, OldServer, entry_of, start, watch
 from toolcrib.project.tools.servers import Servers
 from toolcrib.serve.http import Answer, Problem, Routes
 from toolcrib.serve.rest.calls.routes import Watched
@@ -90,6 +90,14 @@ class ServerPlan(Struct, kw_only=True):
     lines: list[str]
     """What would be started, and what its process may use."""
     digest: str
+
+
+class ServerRemoved(Struct, kw_only=True):
+    """The end of a server in `.mcp.json`."""
+
+    file: str
+    left: str | None
+    """What a person still has to remove by hand."""
 
 
 class WatchedServer(Struct, kw_only=True):
@@ -202,6 +210,31 @@ async def _trusted(request: RestRequest, body: ServerEntry) -> NewServer:
 def show_server(request: RestRequest) -> Answer:
     """Return an MCP server and its state."""
     return Answer(shaped(ServerAnswer, _servers(request).get(request.path["server"]).as_dict()))
+
+
+@ROUTES.add(
+    "DELETE",
+    _ONE,
+    "admin",
+    {200: ServerRemoved},
+    NotFoundError,
+    DeniedError,
+    UsageError,
+    ConflictError,
+    NotTrusted,
+)
+async def remove_server(request: RestRequest) -> Answer:
+    """Remove an MCP server from `.mcp.json`, with its package, its login and all that is trusted of it.
+
+    Its running calls fail. A server of the setting `mcp_servers` is removed there, by hand. Only the session
+    of a person does it, never a token.
+    """
+    name, project = request.path["server"], request.services.project
+    require_person(request, "remove a server", f"A person can: toolcrib servers remove {name}")
+    old = await run_in_threadpool(OldServer.of, project, name)
+    config = await run_in_threadpool(old.remove, project, "page")
+    await project.catalog.remove_server(name, config)
+    return Answer(ServerRemoved(file=str(old.path), left=old.left(project)))
 
 
 @ROUTES.add("POST", f"{_ONE}/restart", "admin", {200: ServerAnswer}, NotFoundError, NotTrusted)
