@@ -23,7 +23,7 @@ from toolcrib.manifest.yaml.source import Document
 from toolcrib.spec import Choice, Source, Spelling, Tool
 from toolcrib.spec.naming import nearest, steps_of
 from toolcrib.spec.record import record
-from toolcrib.template import CONTEXT_NAMES, Namespaces, names_in, respell
+from toolcrib.template import CONTEXT_NAMES, Namespaces, names_in
 
 if TYPE_CHECKING:
     from toolcrib.schema import SchemaCheck
@@ -245,6 +245,8 @@ def respelled(tool: Tool) -> Tool:
 
     Raises ManifestError for what cannot be said in it.
     """
+    from toolcrib.template import respell
+
     config: Any = tool.config
     names = Namespaces.of(tool)
     changed = {key: respell(getattr(config, key), names) for key in kind_of(tool).templated}
