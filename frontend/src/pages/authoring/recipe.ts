@@ -107,7 +107,7 @@ function command({ program = "", words = [], read = [], write = [], hosts = [], 
 }
 
 function composite({ steps = [], output }: Recipe): Record<string, unknown> {
-  const made = steps.map(({ id, tool, args }) => filled({ id, tool, args: filled(values(args)) }));
+  const made = steps.map(({ id, tool, args }) => filled({ id, tool, args: values(args) }));
   return { exec: { composite: filled({ steps: made, output }) } };
 }
 
