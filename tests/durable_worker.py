@@ -11,7 +11,7 @@ import signal
 import sqlite3
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,8 +47,11 @@ class Recorded(DurableCalls):
 
     refused: Callable[[str], None] = staticmethod(lambda _id: None)
 
-    def finish(self, claim: ClaimedCall, result: bytes) -> bool:
-        return self._told(claim, super().finish(claim, result))
+    def finish_all(self, results: Collection[tuple[ClaimedCall, bytes]]) -> list[ClaimedCall]:
+        recorded = super().finish_all(results)
+        for claim, _ in results:
+            self._told(claim, claim in recorded)
+        return recorded
 
     def hand_back(self, claim: ClaimedCall, reason: str = "") -> bool:
         return self._told(claim, super().hand_back(claim, reason))

@@ -23,7 +23,7 @@ from toolcrib.state import Vault
 
 CALLS = 300
 _BUILTINS = ["read_file", "write_file", "list_files", "web_search", "fetch_url"]
-_RULES = [{"name": "outside", "effect": "ask", "tools": ["report_*"], "callers": ["mcp:*"]}]
+_RULE = {"name": "outside", "effect": "ask", "tools": ["report_*"], "callers": ["mcp:*"]}
 _WORDS = {
     "orders": ("find", "cancel", "refund", "export", "label", "track"),
     "stock": ("count", "move", "reserve", "reorder", "audit", "value"),
@@ -159,7 +159,10 @@ def filled(root: Path) -> Iterator[HttpServerProcess]:
     """Serve such a project below `root`."""
     crib = Crib(root)
     _write(crib)
-    crib.write(".toolcrib/config.yml", json.dumps({"builtins": _BUILTINS, "policy": {"rules": _RULES}}))
+    crib.write(
+        ".toolcrib/config.yml",
+        f"builtins: {json.dumps(_BUILTINS)}\npolicy:\n  rules:\n  - {json.dumps(_RULE)}\n",
+    )
     mcp_servers.mount(crib, "calculator", mcp_servers.GOOD)
     data = root.with_name(f"{root.name}-data")
     config = load_config(root / ".toolcrib" / "config.yml", root)

@@ -42,6 +42,11 @@ class Emulator(kmock.KubernetesEmulator):
             meta["resourceVersion"] = str(next(self._versions))
             return await super()._handle(request)
 
+    async def _serve_version(self, request: Any) -> Any:
+        found: Any = await super()._serve_version(request)
+        # The core group has no name, and kubectl finds nothing in a group `/v1`.
+        return {**found, "groupVersion": found["groupVersion"].lstrip("/")}
+
     async def _serve_watch(self, request: Any) -> AsyncIterator[Any]:
         def wanted(raw: Any) -> bool:
             meta = raw["metadata"]

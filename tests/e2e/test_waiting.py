@@ -38,7 +38,12 @@ def error_line(process: Forked) -> str:
 
 def test_a_run_that_no_process_takes_is_watched_with_a_note(crib: Crib) -> None:
     crib.write(".toolcrib/agents/counter.yml", json.dumps(AGENT))
-    run_id = run(["runs", "run", "counter", "go", "--detach"], crib.root).stdout.decode().removesuffix("\n")
+    begun = run(["runs", "run", "counter", "go", "--detach"], crib.root)
+    run_id = begun.stdout.decode().removesuffix("\n")
+    assert begun.stderr.decode() == (
+        "No process serves this project, so nothing continues. Start `toolcrib worker`,"
+        f" or continue it here: `toolcrib runs wait {run_id}`.\n"
+    )
     with started(crib, "runs", "watch", run_id) as watch:
         note = error_line(watch)
         assert note.startswith(

@@ -1,10 +1,26 @@
+import { useState } from "react";
+import { t } from "../text";
 import { plain } from "./json";
+import { Button } from "./small";
 
-/** A text as it is, which a keyboard can scroll. */
+const MOST = 20_000;
+const SHORT = 300;
+
+/** A text as it is, of whatever length and content, which a keyboard can scroll. */
 export function Code({ text, label, className }: { text: string; label?: string; className?: string }) {
+  const [whole, setWhole] = useState(false);
+  const cut = !whole && text.length > MOST;
   return (
-    <pre tabIndex={0} dir="ltr" aria-label={label} className={className}>
-      {plain(text)}
-    </pre>
+    <>
+      <pre tabIndex={0} dir="ltr" aria-label={label} className={className}>
+        {plain(cut ? text.slice(0, MOST) : text)}
+      </pre>
+      {cut && <Button onClick={() => setWhole(true)}>{t("test.whole", { n: text.length })}</Button>}
+    </>
   );
+}
+
+/** A value within a line, or below it if it is long. */
+export function Value({ text }: { text: string }) {
+  return text.length > SHORT ? <Code text={text} /> : <code>{plain(text)}</code>;
 }

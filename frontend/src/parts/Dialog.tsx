@@ -1,4 +1,5 @@
 import { type ReactNode, useEffect, useRef } from "react";
+import { Button } from "./small";
 import { t } from "../text";
 
 type Props = { title: string; close: () => void; children: ReactNode };
@@ -8,13 +9,9 @@ type ChoiceProps = { label: string; busy?: boolean; act: () => void; close: () =
 /** The buttons at the end of a window: to do it, or not. */
 export function Decide({ label, busy = false, act, close }: ChoiceProps) {
   return (
-    <div className="actions">
-      <button type="button" className="button primary" disabled={busy} onClick={act}>
-        {label}
-      </button>
-      <button type="button" className="button" onClick={close}>
-        {t("build.cancel")}
-      </button>
+    <div className="line">
+      <Button look="primary" disabled={busy} onClick={act}>{label}</Button>
+      <Button onClick={close}>{t("test.cancel")}</Button>
     </div>
   );
 }
@@ -25,11 +22,9 @@ export function Dialog({ title, close, children }: Props) {
   useEffect(() => dialog.current?.showModal(), []);
   return (
     <dialog ref={dialog} className="window" aria-label={title} onClose={close}>
-      <header>
+      <header className="ends">
         <h2>{title}</h2>
-        <button type="button" className="button quiet" onClick={close}>
-          {t("palette.close")}
-        </button>
+        <Button look="quiet" onClick={close}>{t("palette.close")}</Button>
       </header>
       {children}
     </dialog>

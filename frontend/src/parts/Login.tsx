@@ -1,5 +1,6 @@
 import { useEffect } from "react";
 import { begin } from "../api/session";
+import { Button } from "./small";
 import { t } from "../text";
 
 /** Shown without a session: how to get one. */
@@ -13,9 +14,7 @@ export function Login() {
       <p>{t("login.how")}</p>
       <pre>toolcrib ui</pre>
       <p>{t("login.again")}</p>
-      <button type="button" className="button primary" onClick={() => void begin()}>
-        {t("login.retry")}
-      </button>
+      <Button look="primary" onClick={() => void begin()}>{t("state.retry")}</Button>
     </main>
   );
 }

@@ -6,6 +6,7 @@ import { api, data, type ToolItem } from "../api/client";
 import { logOut } from "../api/session";
 import { PAGES } from "../pages";
 import { toolPath } from "../pages/tools/paths";
+import { Button } from "./small";
 import { chooseLanguage, language, t } from "../text";
 import { applyTheme, THEMES } from "./theme";
 
@@ -68,17 +69,15 @@ export default function Palette({ close, pick }: { close: () => void; pick?: (to
     );
 
   return (
-    <dialog ref={dialog} className="palette" aria-label={t("palette.title")} onClose={close}>
-      <Command shouldFilter={false} label={t("palette.title")}>
+    <dialog ref={dialog} className="palette" aria-label={t("app.search")} onClose={close}>
+      <Command shouldFilter={false} label={t("app.search")}>
         <div className="palette-head">
           <Command.Input value={words} onValueChange={setWords} placeholder={t("palette.hint")} />
-          <button type="button" className="button quiet" onClick={close}>
-            {t("palette.close")}
-          </button>
+          <Button look="quiet" onClick={close}>{t("palette.close")}</Button>
         </div>
         <Command.List>
           {!found.isFetching && <Command.Empty>{t("palette.none")}</Command.Empty>}
-          {group(t("palette.tools"), tools)}
+          {group(t("page.tools"), tools)}
           {pick === undefined && group(t("palette.pages"), matching(pages))}
           {pick === undefined && group(t("palette.actions"), matching(actions))}
         </Command.List>

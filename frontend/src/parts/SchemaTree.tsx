@@ -47,13 +47,13 @@ export function SchemaTree({ schema, none, root = schema, depth = 0 }: TreeProps
   const required = Array.isArray(schema.required) ? schema.required : [];
   if (properties.length === 0) return depth === 0 ? <p className="muted">{isEmpty(schema) ? none : typeOf(schema, root)}</p> : null;
   return (
-    <ul className="tree">
+    <ul className="stack tree">
       {properties.map(([name, value]) => {
         const part = followed(isSchema(value) ? value : {}, root);
         const below = [part, ...(isSchema(part.items) ? [part.items] : []), ...choicesOf(part)];
         return (
           <li key={name}>
-            <p>
+            <p className="line">
               <code className="tree-name">{name}</code>
               <span className="tree-type">{typeOf(part, root)}</span>
               {required.includes(name) && <em>{t("tool.required")}</em>}

@@ -7,7 +7,7 @@ import { chooseLanguage, LANGUAGES, language, t } from "../text";
 import { Choice } from "./fields";
 import { useWaiting } from "./Heading";
 import { Notices } from "./notices";
-import { Badge, Icon } from "./small";
+import { Badge, Button, Icon } from "./small";
 import { applyTheme, currentTheme, THEMES } from "./theme";
 
 const Palette = lazy(() => import("./Palette"));
@@ -102,9 +102,7 @@ function Choices() {
         text={(one) => t(`app.theme.${one}`)}
       />
       <Choice label={t("app.language")} value={language as "en" | "de"} change={chooseLanguage} of={["en", "de"]} text={(one) => LANGUAGES[one]} />
-      <button type="button" className="button quiet" onClick={() => void logOut()}>
-        {t("app.logout")}
-      </button>
+      <Button look="quiet" onClick={() => void logOut()}>{t("app.logout")}</Button>
     </footer>
   );
 }

@@ -1,16 +1,18 @@
 /** Forms, and fields with their labels. */
 
-import type { ComponentProps, ReactNode } from "react";
+import type { ComponentProps } from "react";
 import { t } from "../text";
 import { announce } from "./notices";
+import { Button } from "./small";
+import { Failure } from "./states";
 
-type FormProps = { submit: () => void; className?: string; title?: string; children: ReactNode };
+type FormProps = { submit: () => void; title?: string } & Pick<ComponentProps<"form">, "className" | "onChange" | "children">;
 
 /** A form, with its title as its heading and name. */
-export function Form({ submit, className, title, children }: FormProps) {
+export function Form({ submit, title, children, ...form }: FormProps) {
   return (
     <form
-      className={className}
+      {...form}
       aria-label={title}
       onSubmit={(event) => {
         event.preventDefault();
@@ -68,19 +70,21 @@ export function Tabs<T extends string>({ value, change, of, text }: Omit<ChoiceP
   return (
     <div className="tabs">
       {of.map((one) => (
-        <button key={one} type="button" className="button" aria-pressed={one === value} onClick={() => change(one)}>
-          {text(one)}
-        </button>
+        <Button key={one} aria-pressed={one === value} onClick={() => change(one)}>{text(one)}</Button>
       ))}
     </div>
   );
 }
 
-export function More({ load }: { load: () => void }) {
+/** The button that sends a form, and why it was refused. */
+export function Send({ label, error = null, ...button }: ComponentProps<typeof Button> & { label: string; error?: unknown }) {
   return (
-    <button type="button" className="button more" onClick={load}>
-      {t("tools.more")}
-    </button>
+    <>
+      <Button {...button} type="submit" look="primary">
+        {label}
+      </Button>
+      {error !== null && <Failure error={error} />}
+    </>
   );
 }
 

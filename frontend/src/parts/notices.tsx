@@ -1,6 +1,7 @@
 /** Short messages about what this person just did, which screen readers read out. */
 
 import { useSyncExternalStore } from "react";
+import { Button } from "./small";
 import { t } from "../text";
 
 let notices: readonly { id: number; text: string }[] = [];
@@ -30,9 +31,7 @@ export function Notices() {
       {shown.map(({ id, text }) => (
         <p key={id}>
           {text}
-          <button type="button" className="button quiet" onClick={() => set(notices.filter((one) => one.id !== id))}>
-            {t("palette.close")}
-          </button>
+          <Button look="quiet" onClick={() => set(notices.filter((one) => one.id !== id))}>{t("palette.close")}</Button>
         </p>
       ))}
     </div>

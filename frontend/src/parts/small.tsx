@@ -1,7 +1,8 @@
 /** Small parts that every page uses. */
 
-import type { ReactNode } from "react";
+import { type ComponentProps, type ReactNode, useId, useState } from "react";
 import { ago, exact } from "../text";
+import { plain } from "./json";
 
 export function Icon({ path }: { path: string }) {
   return (
@@ -9,6 +10,13 @@ export function Icon({ path }: { path: string }) {
       <path d={path} />
     </svg>
   );
+}
+
+type ButtonProps = ComponentProps<"button"> & { look?: "" | "primary" | "quiet" };
+
+/** A button. Only with `type="submit"` it sends a form. */
+export function Button({ look = "", className = "", ...more }: ButtonProps) {
+  return <button type="button" {...more} className={`button ${look} ${className}`} />;
 }
 
 export function Badge({ tone = "", children }: { tone?: "" | "good" | "warn" | "bad"; children: ReactNode }) {
@@ -38,4 +46,54 @@ export function Switch({ label, on, disabled = false, onChange }: SwitchProps) {
       onChange={(event) => onChange(event.target.checked)}
     />
   );
+}
+
+/** A part of a page with its heading. */
+export function Card({ title, className = "", children }: { title: string; className?: string; children: ReactNode }) {
+  const id = useId();
+  return (
+    <section className={`card ${className}`} aria-labelledby={id}>
+      <h2 id={id}>{title}</h2>
+      {children}
+    </section>
+  );
+}
+
+/** Texts, one below the other, with what they hide written out. */
+export function Bullets({ of, className = "bullets" }: { of: readonly string[]; className?: string }) {
+  if (of.length === 0) return null;
+  return (
+    <ul className={className}>
+      {of.map((one) => (
+        <li key={one}>{plain(one)}</li>
+      ))}
+    </ul>
+  );
+}
+
+/** What is made only when a person opens it. */
+export function Fold({ title, className, children }: { title: string; className?: string; children: () => ReactNode }) {
+  const [open, setOpen] = useState(false);
+  return (
+    <details className={className} onToggle={(event) => setOpen(event.currentTarget.open)}>
+      <summary>{title}</summary>
+      {open && children()}
+    </details>
+  );
+}
+
+/** Names with their values; one that is null is left out. */
+export function Pairs({ of }: { of: Record<string, ReactNode> }) {
+  return (
+    <dl className="pairs">
+      {Object.entries(of).flatMap(([name, value]) => (value === null ? [] : [<dt key={name}>{name}</dt>, <dd key={`${name} value`}>{value}</dd>]))}
+    </dl>
+  );
+}
+
+type RowsProps<T> = { of: readonly T[]; none: ReactNode; className?: string; children: (one: T, index: number) => ReactNode };
+
+/** A list, or what stands in the place of an empty one. */
+export function Rows<T>({ of, none, className = "rows", children }: RowsProps<T>) {
+  return of.length === 0 ? none : <ul className={className}>{of.map(children)}</ul>;
 }

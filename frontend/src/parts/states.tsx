@@ -4,6 +4,7 @@ import type { UseQueryResult } from "@tanstack/react-query";
 import type { ReactNode } from "react";
 import { ApiError } from "../api/client";
 import { Heading } from "./Heading";
+import { Button } from "./small";
 import { type Key, meaning, t } from "../text";
 
 export function Loading() {
@@ -42,9 +43,7 @@ export function Failure({ error, retry }: { error: unknown; retry?: () => void }
       {known.message !== "" && <p>{known.message}</p>}
       {hint !== "" && <p className="muted">{hint}</p>}
       {retry !== undefined && (
-        <button type="button" className="button" onClick={retry}>
-          {t("state.retry")}
-        </button>
+        <Button onClick={retry}>{t("state.retry")}</Button>
       )}
     </div>
   );

@@ -129,11 +129,18 @@ def page(text: str, *, wait: bool) -> None:
 
 
 def seek_approval(
-    project: Project, call: Call, *, approve: bool, may_ask: bool, sheets: Sequence[TrustSheet] = ()
+    project: Project,
+    call: Call,
+    *,
+    approve: bool,
+    may_ask: bool,
+    sheets: Sequence[TrustSheet] = (),
+    once: bool = False,
 ) -> None:
     """Put into the call the user who approves it; nobody if no approval is needed or nobody can be asked.
 
-    One question covers the call and the trust in `sheets`, the tools that it leads to and that wait for it.
+    One question covers the call and the trust in `sheets`, the tools that it leads to and that wait for it;
+    with `once` they are trusted for this call alone.
     No question is asked about a call that is refused anyway: the call itself reports that. Raises
     `ApprovalRequired` if the person declines, or if the project takes no approvals at the command line.
     """
@@ -162,14 +169,16 @@ def seek_approval(
     else:
         if not may_ask or given_token() is not None or not at_terminal():
             return
-        if not _asked(project, call, reason, sheets):
+        if not _asked(project, call, reason, sheets, once=once):
             raise ApprovalRequired(f"{call.tool} was not approved, so it was not run")
     call.approved_by, call.approval_channel = user_name(), "flag" if approve else "terminal"
-    if sheets:
+    if sheets and not once:
         project.trust.accept(user_name(), sheets, channel=call.approval_channel)
 
 
-def _asked(project: Project, call: Call, reason: str | None, sheets: Sequence[TrustSheet]) -> bool:
+def _asked(
+    project: Project, call: Call, reason: str | None, sheets: Sequence[TrustSheet], *, once: bool
+) -> bool:
     """Ask about a call, and about the trust in `sheets`; `d` shows files and differences first."""
     from toolcrib.project.trust.groups import lines_of
     from toolcrib.project.trust.sheets import STATUS
@@ -183,7 +192,8 @@ def _asked(project: Project, call: Call, reason: str | None, sheets: Sequence[Tr
     print_missing_secrets(project, project.get(call.tool))
     if not sheets:
         return ask("Run it once?") is not None
-    while (key := ask(f"Trust {names_of(sheets)}, and run it?", "yd")) == "d":
+    question = "Run it once?" if once else f"Trust {names_of(sheets)}, and run it?"
+    while (key := ask(question, "yd")) == "d":
         click.echo_via_pager("\n".join(line for sheet in sheets for line in (*sheet.lines(), "")))
     return key == "y"
 

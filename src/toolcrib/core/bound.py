@@ -9,14 +9,16 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from inspect import Parameter, signature
 from types import UnionType
-from typing import Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from toolcrib.errors import DefinitionError, Violation
-from toolcrib.executors.function.executor import function_executor
-from toolcrib.schema import ArgumentCheck, FunctionShape, SchemaCheck
+from toolcrib.schema import ArgumentCheck, SchemaCheck
 from toolcrib.spec import Annotations, ApprovalRule, Executor, Limits, McpForms, Output, Retry, Tool
 from toolcrib.spec.naming import nearest
 from toolcrib.spec.tools.kinds import FunctionExec
+
+if TYPE_CHECKING:
+    from toolcrib.schema import FunctionShape
 
 
 def plan_of(tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -218,6 +220,8 @@ class FunctionTool(Bound):
 
     @cached_property
     def executor(self) -> Executor:
+        from toolcrib.executors.function.executor import function_executor
+
         options, shape = self._options, self._shape
         adapt = options.adapt or shape.adapter()
         return function_executor(shape.function, options.isolation, adapt, shape.context_parameter)

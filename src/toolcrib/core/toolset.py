@@ -6,9 +6,8 @@ import asyncio
 import os
 import unicodedata
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
-from typing import Any, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
 from toolcrib.core.bound import (
     DEFAULT_TIMEOUT_MS,
@@ -26,12 +25,13 @@ from toolcrib.core.events import Subscription, stream_events
 from toolcrib.core.lifespan import ToolLifespan
 from toolcrib.core.pipeline import Pipeline
 from toolcrib.errors import ConflictError, DefinitionError, ToolcribError, UsageError
-from toolcrib.executors.function.executor import isolation_of
 from toolcrib.middleware import Middleware, as_middleware, only
-from toolcrib.schema import ArgumentCheck, FunctionShape, inspect_function
-from toolcrib.schema.derive import fitting
+from toolcrib.schema import ArgumentCheck
 from toolcrib.spec import Call, CallContext, Caller, CallEvent, CallEvents, Clock, Result, Retry, Tool
 from toolcrib.spec.naming import wire_name
+
+if TYPE_CHECKING:
+    from toolcrib.schema import FunctionShape
 
 
 def run_sync(work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
@@ -40,6 +40,8 @@ def run_sync(work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
         asyncio.get_running_loop()
     except RuntimeError:
         return asyncio.run(work())
+    from concurrent.futures import ThreadPoolExecutor
+
     with ThreadPoolExecutor(1, "toolcrib-call") as thread:
         return thread.submit(lambda: asyncio.run(work())).result()
 
@@ -180,10 +182,11 @@ class Toolset:
 
     def _bind_function(self, name: Any, function: Callable[..., Any], options: Options) -> FunctionTool:
         _check_name(name)
-        shape = inspect_function(function, _CONTEXTS, typed=options.input_schema is None)
+        shape = _shape_of(name, function, options, typed=options.input_schema is None)
         if options.input_schema is not None:
+            from toolcrib.schema.derive import fitting
+
             options.input_schema = fitting(name, shape, options.input_schema)
-        options.isolation = isolation_of(name, shape, options.isolation)
         return self._function_tool(name, shape, options)
 
     def _bind_object(self, name: Any, target: Any, given: ToolOptions) -> FunctionTool:
@@ -191,12 +194,11 @@ class Toolset:
         schema, description = _value(target.input_schema), _value(target.description)
         options = Options.of({"description": description, "input_schema": schema, **given})
         ArgumentCheck(options.input_schema or {})
-        shape = inspect_function(target.execute, _CONTEXTS, typed=False)
+        shape = _shape_of(name, target.execute, options, typed=False)
         if len(shape.parameters) != 1:
             raise DefinitionError(
                 f"{name}: execute takes the arguments as one dict, and optionally a Context"
             )
-        options.isolation = isolation_of(name, shape, options.isolation)
         if options.isolation == "process":
             raise DefinitionError(f"{name}: an object keeps its state here, not in a process of its own")
         lifespan = None
@@ -556,6 +558,15 @@ class Toolset:
 def _value(attribute: Any) -> Any:
     """Return the value of an attribute that may be a method, as in the Go interface."""
     return attribute() if callable(attribute) else attribute
+
+
+def _shape_of(name: str, function: Callable[..., Any], options: Options, *, typed: bool) -> FunctionShape:
+    from toolcrib.executors.function.executor import isolation_of
+    from toolcrib.schema import inspect_function
+
+    shape = inspect_function(function, _CONTEXTS, typed=typed)
+    options.isolation = isolation_of(name, shape, options.isolation)
+    return shape
 
 
 def _check_name(name: Any) -> None:

@@ -13,7 +13,6 @@ from toolcrib.guard.audit.line import parse as parse
 from toolcrib.guard.audit.log import MAX_BYTES
 from toolcrib.guard.audit.log import AuditLog as AuditLog
 from toolcrib.guard.policy.ceiling import excess, opened
-from toolcrib.guard.policy.condition import Condition
 from toolcrib.guard.policy.policy import EFFECTS, HINTS, Decision, Effect, Policy, Rule, Rules, require_scope
 from toolcrib.guard.secrets.file_sources import EnvFileSecrets, FolderSecrets, UserSecrets
 from toolcrib.guard.secrets.masking import BytesMasker, MaskRules
@@ -39,12 +38,14 @@ if TYPE_CHECKING:
     from toolcrib.guard.approvals.approvals import Approvals as Approvals
     from toolcrib.guard.audit.check import verify as verify
     from toolcrib.guard.idempotency import RecordedCalls as RecordedCalls
+    from toolcrib.guard.policy.condition import Condition as Condition
     from toolcrib.guard.rates import Rates as Rates
     from toolcrib.guard.secrets.command_sources import CommandSecrets, KeyringSecrets
 
 _MODULES = {
     "Approvals": "approvals.approvals",
     "CommandSecrets": "secrets.command_sources",
+    "Condition": "policy.condition",
     "KeyringSecrets": "secrets.command_sources",
     "Rates": "rates",
     "RecordedCalls": "idempotency",

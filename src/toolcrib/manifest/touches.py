@@ -13,6 +13,16 @@ from toolcrib.spec import Tool
 Touch = Literal["network", "read", "write", "secrets", "environment", "code", "tools", "nothing"]
 """What a tool may touch, in a word: `code` is code that is not confined or comes with a call."""
 
+_WORDS = {
+    "network": "network: {}",
+    "network.allow": "network: {}",
+    "fs.read": "read {}",
+    "fs.write": "write {}",
+    "secrets": "secret {}",
+    "env": "environment variable {}",
+}
+_NETWORKS = {"true": "any public host", "host": "this machine's whole network"}
+
 
 def touched(tool: Tool) -> frozenset[Touch]:
     """Return what a call of this tool may touch, in words to count tools by."""
@@ -39,14 +49,21 @@ def hosts(tool: Tool) -> list[str]:
     return [url] if url else []
 
 
+def in_words(permission: str, value: str) -> str:
+    """Return what a line of a manifest's `permissions` allows, by its place there, such as `fs.read`."""
+    if permission == "network":
+        value = _NETWORKS.get(value, value)
+    return _WORDS[permission].format(value)
+
+
 def _lines(tool: Tool) -> Iterator[tuple[Touch, str]]:
     permissions, kind = tool.permissions, kind_of(tool)
     if network := _network(tool):
-        yield "network", f"network: {network}"
-    yield from (("read", f"read {path}") for path in permissions.read)
-    yield from (("write", f"write {path}") for path in permissions.write)
-    yield from (("secrets", f"secret {secret.name}") for secret in permissions.secrets)
-    yield from (("environment", f"environment variable {name}") for name in permissions.env)
+        yield "network", _WORDS["network"].format(network)
+    yield from (("read", in_words("fs.read", path)) for path in permissions.read)
+    yield from (("write", in_words("fs.write", path)) for path in permissions.write)
+    yield from (("secrets", in_words("secrets", secret.name)) for secret in permissions.secrets)
+    yield from (("environment", in_words("env", name)) for name in permissions.env)
     yield from (("code", line) for line in kind.touches(tool))
     if names := ", ".join(dict.fromkeys(name for _, name in kind.calls(tool.config))):
         yield "tools", f"everything that the tools it calls may touch: {names}"
@@ -56,5 +73,5 @@ def _network(tool: Tool) -> str:
     network, url = tool.permissions.network, kind_of(tool).url(tool.config)
     if network.mode == "hosts":
         return ", ".join(network.allow)
-    anywhere = f"the host of {url}" if url else "any public host"
-    return {"none": "", "host": "this machine's whole network"}.get(network.mode, anywhere)
+    anywhere = f"the host of {url}" if url else _NETWORKS["true"]
+    return {"none": "", "host": _NETWORKS["host"]}.get(network.mode, anywhere)

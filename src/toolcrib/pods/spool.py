@@ -181,9 +181,13 @@ class Spool:
 
     @contextmanager
     def _inner(self, folder: str) -> Iterator[int]:
-        with suppress(FileExistsError):
-            os.mkdir(folder, _MODE, dir_fd=self.fd)
-        descriptor = self._open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        flags = os.O_RDONLY | os.O_DIRECTORY
+        try:
+            descriptor = self._open(folder, flags)
+        except FileNotFoundError:
+            with suppress(FileExistsError):
+                os.mkdir(folder, _MODE, dir_fd=self.fd)
+            descriptor = self._open(folder, flags)
         try:
             yield descriptor
         finally:

@@ -1,4 +1,4 @@
-"""A server that a person adds to `.mcp.json`."""
+"""A server that a person adds to `.mcp.json`, or removes from it."""
 
 from __future__ import annotations
 
@@ -14,18 +14,23 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from toolcrib import __version__
 from toolcrib.egress import HostRule
-from toolcrib.errors import ConflictError, NotTrusted, ToolUnavailable, UsageError
-from toolcrib.executors.mcp.process.local import grants_of, lacking, started, unconfined_program
-from toolcrib.guard import SETTINGS, Ledger
-from toolcrib.manifest.dialects.mcp_file import with_server
+from toolcrib.errors import ConflictError, NotTrusted, ToolcribError, ToolUnavailable, UsageError
+from toolcrib.executors.mcp.process.local import grants_of, job_of, lacking, started, unconfined_program
+from toolcrib.executors.mcp.process.stdio import StdioLink
+from toolcrib.executors.mcp.server import McpServer
+from toolcrib.guard import SETTINGS, Ledger, resolve
+from toolcrib.manifest.dialects.mcp_file import with_server, without_server
 from toolcrib.manifest.dialects.mcp_servers import ServerSpec, read_server
 from toolcrib.project.config.mcp import FILE
 from toolcrib.project.config.settings import Config, is_trusted, load_config
 from toolcrib.project.project import Project
 from toolcrib.project.tools.mounted import Mounted
 from toolcrib.project.tools.server_sheets import server_sheet
+from toolcrib.project.trace import watched
 from toolcrib.project.trust.trust import settings_rows
+from toolcrib.sandbox.stream import open_stream
 from toolcrib.spec import Network
 from toolcrib.spec.record import record
 from toolcrib.state import user_name
@@ -123,6 +128,64 @@ class NewServer:
         return trust_change(project, self.then, self.spec.name, self.program, channel)
 
 
+@record
+class OldServer:
+    """A change of `.mcp.json` that removes one server."""
+
+    name: str
+    path: Path
+    before: str | None
+    text: str
+    """The text without the server."""
+    then: Config
+    """The settings with the server."""
+
+    @classmethod
+    def of(cls, project: Project, name: str) -> OldServer:
+        """Return the change that removes a server. Raises NotFoundError if it is not in the file."""
+        path, root = project.root / FILE, project.root
+        before = read_inside(path, root)
+        text = without_server(before or "", path, KEYS, name)
+        return cls(
+            name, path, before, text, load_config(project.place.config, root).since(project.trust.ledger)
+        )
+
+    def remove(self, project: Project, channel: str) -> Config | None:
+        """Write the file, and forget the login of the server, its package and all that was trusted of it.
+
+        Returns the settings without it, or None if they waited for trust before. Raises ConflictError if
+        somebody has changed the file meanwhile, and NotTrusted for other settings.
+        """
+        name = self.name
+        replace_file(self.path, self.before, self.text)
+        if project.servers is not None and name in project.servers.mounted:
+            project.servers.logout(name)
+            project.servers.get(name).clear()
+            # Whoever adds a server of this name later is asked about its hosts anew.
+            project.trust.revoke(user_name(), servers=[name], channel=channel)
+        accepted = is_accepted(self.then, project.trust.ledger)
+        return trust_change(project, self.then, name, "", channel) if accepted else None
+
+    def left(self, project: Project) -> str | None:
+        """Return what a person still has to remove by hand; None for nothing."""
+        settings = self.then.document
+        # A file of comments only, as a new project has it, holds nothing.
+        if settings is None or self.name not in ((settings.data or {}).get("mcp_servers") or ()):
+            return None
+        return f"{project.place.config} still has permissions for {self.name}: remove them there."
+
+
+@record
+class Observed:
+    """One session of a server that was started, listed its tools and was ended."""
+
+    tools: Sequence[str]
+    error: ToolcribError | None
+    """The reason why it did not list them."""
+    watched: Mapping[str, Any]
+    """What it used, and the smallest permissions for it, as JSON."""
+
+
 async def start(project: Project, name: str, config: Config, channel: str) -> Mounted:
     """Start a server that was just added, and trust the tools that it lists, as its person agreed to.
 
@@ -143,6 +206,45 @@ async def start(project: Project, name: str, config: Config, channel: str) -> Mo
     if names := set(sheet.names) - set(sheet.suspicious):
         accept(more=[mounted.row(names)])
     return mounted
+
+
+async def watch(project: Project, new: NewServer) -> Observed:
+    """Start a server once, as a person agreed to, list its tools and end it. Nothing of it stays.
+
+    Raises UsageError for a server that no sandbox confines, and the error of one that was not started.
+    """
+    from toolcrib.executors.trace.block import Block
+    from toolcrib.executors.trace.observation import Observation
+
+    spec, root = new.spec, str(project.root)
+    if not spec.is_local or new.program:
+        raise UsageError(f"{spec.name} does not run in the sandbox, so it cannot be observed")
+    seen, names, folder = Observation(), list[str](), ""
+    try:
+        if (missing := lacking(spec, root)) is not None:
+            resolved = await asyncio.to_thread(missing.resolve, project.vault.programs)
+            spec, folder = replace(spec, resolved=resolved), resolved.folder
+        secrets = await asyncio.to_thread(resolve, spec.permissions, project.secrets)
+        process = job_of(spec, project.catalog.binder.workspace(seen), secrets)
+        server = McpServer(
+            spec,
+            lambda: StdioLink(lambda: open_stream(process.job), project.redact, process.explain),
+            on_tools=lambda found, _: names.extend(str(one["name"]) for one in found),
+            on_event=project.audit.record,
+            version=__version__,
+        )
+        server.limit_s = max(server.limit_s, WAIT_S)
+        try:
+            await server.ready(WAIT_S)
+        finally:
+            await server.aclose()
+    finally:
+        if folder:
+            shutil.rmtree(folder, ignore_errors=True)
+    if server.error is not None and not seen.calls:
+        raise server.error
+    block = Block.of(process.tool, seen).in_folders(root)
+    return Observed(names, server.error, watched(block, seen))
 
 
 def entry_of(

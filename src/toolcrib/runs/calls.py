@@ -30,21 +30,19 @@ _QUICK_SNOOZES, _SNOOZE_S = 100, 1.0
 _TO_SEND = "SELECT 'call:' || tool AS entry, id AS key, priority, ready_at FROM calls WHERE state = 'ready'"
 # Every statement about a claimed call ends so: a worker whose claim was taken over changes no row by it.
 _OWN = "WHERE id = ? AND epoch = ? AND state = 'running'"
+_TAKEN = "tool, arguments, caller, epoch, attempts, snoozes, context, session_id, run_id"
 # The new epoch is what shuts out the worker before; `lease_ends_at` lets the next one in.
 _TAKE = (
     "UPDATE calls SET state = 'running', epoch = epoch + 1, attempts = attempts + 1, worker = ?,"
     " holder = ?, lease_ends_at = ?, approval = NULL WHERE id = ? AND state = 'ready' AND ready_at <= ?"
-    " RETURNING tool, arguments, caller, epoch, attempts, snoozes, context, session_id, run_id"
+    f" RETURNING {_TAKEN}"
 )
 # `_TAKE` has counted the attempt: where it must not count, it is taken back here.
 _AGAIN = (
     "UPDATE calls SET state = 'ready', ready_at = ?, attempts = attempts - ?, snoozes = snoozes + ?,"
     f" rescues = rescues * ?, worker = NULL, lease_ends_at = NULL {_OWN}"
 )
-_END = (
-    "UPDATE calls SET state = ?, result = ?, error = ?, ended_at = ?, lease_ends_at = NULL"
-    f" {_OWN} RETURNING run_id"
-)
+_END = f"UPDATE calls SET state = ?, result = ?, error = ?, ended_at = ?, lease_ends_at = NULL {_OWN}"
 _BEGIN = f"UPDATE calls SET worker = ? {_OWN}"
 _FACTS = "id, epoch, repeatable, rescues, tool, priority, worker"
 _LOST = f"SELECT {_FACTS} FROM calls WHERE id = ? AND {IS_LOST}"
@@ -91,9 +89,11 @@ _WOKEN = (
     " WHERE id = ? AND state = 'waiting'"
 )
 _CLOSE = "UPDATE call_attempts SET ended_at = ?, ending = ?, reason = ? WHERE call_id = ?"
+# Attempts are noted by their own rows. The call's row is locked by now, so the number is free.
 _NOTE = (
-    "INSERT INTO call_events (call_id, number, at, kind, detail)"
-    " SELECT ?, COALESCE(MAX(number), 0) + 1, ?, ?, ? FROM call_events WHERE call_id = ?"
+    "INSERT INTO call_events (call_id, number, epoch, at, kind)"
+    " SELECT id, (SELECT COALESCE(MAX(number), 0) + 1 FROM call_events WHERE call_id = id), epoch, ?, ?"
+    " FROM calls WHERE id = ?"
 )
 
 
@@ -189,24 +189,25 @@ class DurableCalls(StoredCalls):
     def submit_all(self, tx: Transaction, calls: Iterable[Mapping[str, Any]]) -> list[str]:
         """Store calls in a transaction and return their ids; each has the arguments of `submit`."""
         now, ids = tx.now(), list[str]()
-        plain, events, ready = list[dict[str, Any]](), list[dict[str, Any]](), list[Delivery]()
+        plain, ready = dict[str, dict[str, Any]](), list[Delivery]()
         for call in calls:
             row = _row(now, **call)
             id = row["id"]
             if row["idempotency_key"] is None and call.get("id") is None:
-                plain.append(row)
+                plain[id] = row
             elif not tx.insert("calls", row):
                 ids.append(_known(tx, row))
                 continue
             ids.append(id)
-            events.append({"call_id": id, "number": 1, "at": now, "kind": "submitted", "detail": ""})
             if row["approval"] is not None:
                 tx.later(_WAKES, row["approval"])
             elif call.get("deliver", True):
                 ready.append(Delivery(entry_of(row["tool"]), id, row["ready_at"] - now, row["priority"]))
-        tx.add("calls", *plain)
-        tx.add("call_events", *events)
+        # Sent first: a call that is taken here is added as one that runs, and not changed again.
+        tx.coming = plain
         self.dispatcher.send(tx, *ready)
+        tx.coming = {}
+        tx.add("calls", *plain.values())
         return ids
 
     def adopt(self, worker: str, **call: Any) -> ClaimedCall:
@@ -240,8 +241,8 @@ class DurableCalls(StoredCalls):
         cancelled = [id for id in sorted(ids) if tx.run(_CANCEL, now, id)]
         yield cancelled
         for id in cancelled:
-            tx.run(f"{_CLOSE} AND ended_at IS NULL", now, "cancelled", "", id)
-            self._note(tx, id, now, "cancelled", "")
+            if not tx.run(f"{_CLOSE} AND ended_at IS NULL", now, "cancelled", "", id):
+                tx.later(_NOTE, now, "cancelled", id)
             self._report_end(tx, id, "cancelled")
         tx.after_commit.append(self._ends.notify)
 
@@ -277,7 +278,7 @@ class DurableCalls(StoredCalls):
         now = tx.now()
         done = [id for id in sorted(ids) if tx.run(_REPEAT, now, id)]
         for id in done:
-            self._note(tx, id, now, "retried", "")
+            tx.later(_NOTE, now, "retried", id)
             tool, priority = tx.one("SELECT tool, priority FROM calls WHERE id = ?", id) or ("", 0)
             self._send(tx, id, tool, priority, 0.0)
         return done
@@ -291,7 +292,14 @@ class DurableCalls(StoredCalls):
         `begin`: if the worker dies until then, the call is handed back.
         """
         now = tx.now()
-        row = tx.one(_TAKE, worker if begins else None, this_process(), now + self.lease_s, id, now)
+        holds = (worker if begins else None, this_process(), now + self.lease_s)
+        row: tuple[Any, ...] | None
+        if (coming := tx.coming.get(id)) is not None:
+            coming |= dict(zip(("worker", "holder", "lease_ends_at"), holds, strict=True))
+            coming |= {"state": "running", "epoch": 1, "attempts": 1}
+            row = tuple(coming[column] for column in _TAKEN.split(", "))
+        else:
+            row = tx.one(_TAKE, *holds, id, now)
         if row is None:
             early = tx.one("SELECT tool, priority, ready_at FROM calls WHERE id = ? AND state = 'ready'", id)
             if early is not None:
@@ -299,7 +307,6 @@ class DurableCalls(StoredCalls):
             return None
         tool, arguments, caller, epoch, attempt, snoozes, context, session_id, run_id = row
         tx.add("call_attempts", {"call_id": id, "epoch": epoch, "worker": worker, "began_at": now})
-        self._note(tx, id, now, "claimed", worker)
         more = json.loads(context)
         claim = ClaimedCall(id, tool, arguments, caller, epoch, attempt, snoozes, more, session_id, run_id)
         return claim._replace(begun=begins)
@@ -319,11 +326,19 @@ class DurableCalls(StoredCalls):
             end = tx.now() + self.lease_s
             renew = f"UPDATE calls SET lease_ends_at = ? {_OWN}"
             ordered = sorted(claims, key=lambda claim: claim.id)  # As `cancelling` locks them.
-            return [claim for claim in ordered if tx.run(renew, end, claim.id, claim.epoch)]
+            kept = tx.each(renew, [(end, claim.id, claim.epoch) for claim in ordered])
+            return [claim for claim, is_kept in zip(ordered, kept, strict=True) if is_kept]
 
     def finish(self, claim: ClaimedCall, result: bytes) -> bool:
         """Record the result (JSON) of an attempt; False if the worker no longer has the call."""
-        return self._end(claim, "done", result=result)
+        return bool(self.finish_all([(claim, result)]))
+
+    def finish_all(self, results: Collection[tuple[ClaimedCall, bytes]]) -> list[ClaimedCall]:
+        """Record results in one transaction; return the claims that the worker still had.
+
+        Several must belong to no run: the end of a call locks its run.
+        """
+        return self._end(*((claim, "done", result, None) for claim, result in results))
 
     def decide(self, claim: ClaimedCall, decision: AttemptDecision) -> bool:
         """Record what follows a failed attempt (`core.attempt.decide`); False as `finish` returns it."""
@@ -337,7 +352,7 @@ class DurableCalls(StoredCalls):
         state: CallState = "failed"
         if isinstance(decision, Discard | Cancel):
             state = "discarded" if isinstance(decision, Discard) else "cancelled"
-        return self._end(claim, state, error=json.dumps(decision.error.as_dict()))
+        return bool(self._end((claim, state, None, json.dumps(decision.error.as_dict()))))
 
     def hand_back(self, claim: ClaimedCall, reason: str = "") -> bool:
         """Give a call back: another worker may take it at once, and nothing has failed.
@@ -373,7 +388,7 @@ class DurableCalls(StoredCalls):
             complete = not open_questions(context)
             tx.run(_ANSWERED, "ready" if complete else "waiting", now, json.dumps(context), id)
             if complete:
-                self._note(tx, id, now, "answered", "")
+                tx.later(_NOTE, now, "answered", id)
                 self._send(tx, id, tool, priority, 0.0)
 
     def wake_decided(self) -> list[str]:
@@ -412,7 +427,7 @@ class DurableCalls(StoredCalls):
         state: CallState = "failed" if expired else "ready"
         if not tx.run(_WOKEN, state, now, *((_NOBODY, now) if expired else (None, None)), id):
             return False
-        self._note(tx, id, now, state if expired else "decided", "")
+        tx.later(_NOTE, now, state if expired else "decided", id)
         if expired:
             self._report_end(tx, id, state)
         else:
@@ -501,29 +516,26 @@ class DurableCalls(StoredCalls):
             self._send(tx, claim.id, claim.tool, priority, delay_s)
         return True
 
-    def _end(
-        self, claim: ClaimedCall, state: CallState, *, result: bytes | None = None, error: str | None = None
-    ) -> bool:
-        with self._database.write(f"call {claim.id}") as tx:
+    def _end(self, *ends: tuple[ClaimedCall, CallState, bytes | None, str | None]) -> list[ClaimedCall]:
+        """Record claims with state, result and error; return those that the worker still had."""
+        ordered, ended = sorted(ends, key=lambda end: end[0].id), list[ClaimedCall]()  # As `cancelling`.
+        with self._database.write(f"ends {ordered[0][0].id}") as tx:
             now = tx.now()
-            row = tx.one(_END, state, result, error, now, claim.id, claim.epoch)
-            if row is None:
-                return False
-            self._close(tx, claim.id, claim.epoch, now, (state, error or ""))
-            # Listeners continue runs: a call without one has nothing for them, and saves their queries.
-            if row[0] is not None:
-                self._report_end(tx, claim.id, state)
+            changed = tx.each(_END, [(*end[1:], now, end[0].id, end[0].epoch) for end in ordered])
+            for (claim, state, _, error), is_changed in zip(ordered, changed, strict=True):
+                if is_changed:
+                    ended.append(claim)
+                    self._close(tx, claim.id, claim.epoch, now, (state, error or ""))
+                    # Listeners continue runs: they have nothing to do for a call without one.
+                    if claim.run_id is not None:
+                        self._report_end(tx, claim.id, state)
             tx.notify()
             tx.after_commit.append(self._ends.notify)
-        return True
+        return ended
 
     def _close(self, tx: Transaction, id: str, epoch: int, now: float, ending: tuple[str, str]) -> None:
         """Record the end of an attempt."""
-        close = (
-            "UPDATE call_attempts SET ended_at = ?, ending = ?, reason = ? WHERE call_id = ? AND epoch = ?"
-        )
-        tx.later(close, now, *ending, id, epoch)
-        self._note(tx, id, now, *ending)
+        tx.later(f"{_CLOSE} AND epoch = ?", now, *ending, id, epoch)
 
     def _send(self, tx: Transaction, id: str, tool: str, priority: int, delay_s: float) -> None:
         self.dispatcher.send(tx, Delivery(entry_of(tool), id, delay_s, priority))
@@ -533,11 +545,6 @@ class DurableCalls(StoredCalls):
         tx.notify()
         for listener in self.on_end:
             listener(tx, id, state)
-
-    @staticmethod
-    def _note(tx: Transaction, id: str, now: float, kind: str, detail: str) -> None:
-        """Add a change. The call's own row is locked by now, so the number is free."""
-        tx.later(_NOTE, id, now, kind, detail, id)
 
     def _ended(self, ids: Sequence[str]) -> Mapping[str, CallState]:
         return {id: state for id, state in states_of(self._database, "calls", ids) if state in ENDED}
@@ -567,6 +574,7 @@ def _row(now: float, tool: str, arguments: Mapping[str, Any], **more: Unpack[Sub
         "ready_at": now + within_delay(more.get("delay_s", 0.0)),
         "submitted_at": now,
         **dict.fromkeys(("epoch", "attempts", "snoozes", "rescues"), 0),
+        **dict.fromkeys(("worker", "holder", "lease_ends_at")),
     }
 
 

@@ -79,6 +79,14 @@ class DurableCall:
         return {**json_form(self, "error", "context"), "result": result}
 
 
+_CHANGES = (
+    "SELECT 0, 0, 0, submitted_at, 'submitted', '' FROM calls WHERE id = ?"
+    " UNION ALL SELECT epoch, 0, 0, began_at, 'claimed', worker FROM call_attempts WHERE call_id = ?"
+    " UNION ALL SELECT epoch, 1, 0, ended_at, ending, reason FROM call_attempts"
+    " WHERE call_id = ? AND ended_at IS NOT NULL"
+    " UNION ALL SELECT epoch, 2, number, at, kind, '' FROM call_events WHERE call_id = ? ORDER BY 1, 2, 3"
+)
+"""By epoch, and in one epoch: the claim, the end of the attempt, what came after it."""
 COLUMNS = ", ".join(field.name for field in fields(DurableCall))
 
 
@@ -182,11 +190,10 @@ class StoredCalls:
         rows = self._database.rows(f"{query} WHERE call_id = ? ORDER BY epoch", id)
         return [CallAttempt(*row) for row in rows]
 
-    def changes(self, id: str, after: int = 0) -> Sequence[CallChange]:
-        """Return the changes of a call that came after one of this number."""
-        query = "SELECT number, at, kind, detail FROM call_events WHERE call_id = ? AND number > ?"
-        rows = self._database.rows(f"{query} ORDER BY number", id, after)
-        return [CallChange(*row) for row in rows]
+    def changes(self, id: str) -> Sequence[CallChange]:
+        """Return the changes of a call, the first one first."""
+        rows = self._database.rows(_CHANGES, *[id] * 4)
+        return [CallChange(number, *row[3:]) for number, row in enumerate(rows, 1)]
 
     def mark(self) -> tuple[Any, ...]:
         """Return values of which one differs once a call is added, begins, waits or ends."""

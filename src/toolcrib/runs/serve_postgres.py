@@ -21,11 +21,9 @@ from pgqueuer.qm import QueueManager
 from pgqueuer.queries import Queries
 
 from toolcrib.errors import StateUnavailable
-from toolcrib.runs.serving import Serving, Take, Work
+from toolcrib.runs.serving import BATCH, Serving, Take, Together, Work
 from toolcrib.state.drivers.postgres import PostgresDatabase, PostgresServer
 
-_BATCH = 50
-"""Messages that are picked, and rows that are taken, in one transaction."""
 _LOOK_S = 2.0
 """Seconds until the next look for messages when no notification comes."""
 
@@ -50,37 +48,15 @@ class Works(Serving):
     ) -> None:
         super().__init__(handlers, stop, concurrency)
         self._database = database
-        self._delivered: list[tuple[str, str, asyncio.Future[asyncio.Future[None] | None]]] = []
-        self._taker: asyncio.Task[None] | None = None
+        self._delivered = Together(self._take_all, BATCH)
 
     async def deliver(self, entry: str, key: str) -> asyncio.Future[None] | None:
         """Take the row of a message and begin the work on it; None if there is nothing to do."""
-        taken: asyncio.Future[asyncio.Future[None] | None] = asyncio.get_running_loop().create_future()
-        self._delivered.append((entry, key, taken))
-        if self._taker is None or self._taker.done():
-            self._taker = asyncio.create_task(self._take_all())
-        return await taken
+        return await self._delivered.add((entry, key))
 
-    async def _take_all(self) -> None:
-        """Take what was delivered meanwhile in one transaction, in a thread."""
-        while self._delivered:
-            # One transaction for all that came during the last one: under load their number sets the pace.
-            batch, self._delivered = self._delivered[:_BATCH], self._delivered[_BATCH:]
-            works: list[Work | StateUnavailable | None]
-            try:
-                works = [*await asyncio.to_thread(self._take_rows, [one[:2] for one in batch])]
-            except StateUnavailable as error:
-                works = [error] * len(batch)
-            for (_, _, taken), work in zip(batch, works, strict=True):
-                begun = None
-                if work is not None and not isinstance(work, StateUnavailable):
-                    begun = self.begin(work)
-                if taken.done():
-                    continue
-                if isinstance(work, StateUnavailable):
-                    taken.set_exception(work)
-                else:
-                    taken.set_result(begun)
+    async def _take_all(self, rows: list[tuple[str, str]]) -> list[asyncio.Future[None] | None]:
+        works = await asyncio.to_thread(self._take_rows, rows)
+        return [None if work is None else self.begin(work) for work in works]
 
     def _take_rows(self, rows: list[tuple[str, str]]) -> list[Work | None]:
         works: dict[tuple[str, str], Work | None] = {}
@@ -92,8 +68,7 @@ class Works(Serving):
         return [works.pop(row, None) for row in rows]
 
     async def _settle(self) -> None:
-        if self._taker is not None:
-            await self._taker
+        await self._delivered.settled()
         await super()._settle()
 
 
@@ -111,7 +86,7 @@ async def serve_once(
             run = asyncio.create_task(
                 manager.run(
                     timedelta(seconds=_LOOK_S),
-                    batch_size=max(1, min(_BATCH, works.concurrency)),
+                    batch_size=max(1, min(BATCH, works.concurrency)),
                     heartbeat_timeout=timedelta(seconds=silent_s),
                     log_aggregation_interval=timedelta(0),
                 )

@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 from weakref import WeakSet
 
 from toolcrib.errors import StateUnavailable
@@ -21,7 +21,10 @@ from toolcrib.state import Database, Transaction
 _log = logging.getLogger("toolcrib.runs")
 
 _away: WeakSet[Database] = WeakSet()
+_I = TypeVar("_I")
 _T = TypeVar("_T")
+BATCH = 50
+"""Rows that are taken, or ends that are recorded, in one transaction."""
 Work = Callable[[], Awaitable[None]]
 """The work on a row that was taken. It records its own failures and never raises."""
 Take = Callable[[Transaction, str], Work | None]
@@ -36,6 +39,45 @@ async def whole(work: Coroutine[Any, Any, _T]) -> _T:
     except asyncio.CancelledError:
         await asyncio.wait({task})
         raise
+
+
+class Together(Generic[_I, _T]):
+    """Hands items over in batches: those that come while one is handled are the next one.
+
+    Under load their number sets the pace, and each is a transaction.
+    """
+
+    def __init__(self, handle: Callable[[list[_I]], Awaitable[Sequence[_T]]], most: int) -> None:
+        self._handle, self._most = handle, most
+        self._items: list[tuple[_I, asyncio.Future[_T]]] = []
+        self._task: asyncio.Task[None] | None = None
+
+    async def add(self, item: _I) -> _T:
+        """Return what the handler returns for an item, or raise what it raises for its batch."""
+        answer: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
+        self._items.append((item, answer))
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._run())
+        return await answer
+
+    async def settled(self) -> None:
+        """Wait until every item is handled."""
+        if self._task is not None:
+            await self._task
+
+    async def _run(self) -> None:
+        while self._items:
+            batch, self._items = self._items[: self._most], self._items[self._most :]
+            try:
+                values = await self._handle([item for item, _ in batch])
+            except Exception as error:
+                for _, answer in batch:
+                    if not answer.done():
+                        answer.set_exception(error)
+            else:
+                for (_, answer), value in zip(batch, values, strict=True):
+                    if not answer.done():
+                        answer.set_result(value)
 
 
 class Handlers(Mapping[str, Take]):

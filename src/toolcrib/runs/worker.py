@@ -14,10 +14,10 @@ from functools import partial
 from toolcrib.errors import StateUnavailable
 from toolcrib.runs.calls import ClaimedCall, DurableCalls
 from toolcrib.runs.dispatch import entry_of, run_entry
-from toolcrib.runs.ending import Ending, HandedBack, Lost, NotHere, record_ending
+from toolcrib.runs.ending import Done, Ending, HandedBack, Lost, NotHere, record_ending
 from toolcrib.runs.leases import BEAT_S
 from toolcrib.runs.register import Offer, Register, WorkerKind, live_workers
-from toolcrib.runs.serving import Handlers, Take, Work, note_found, note_lost, whole
+from toolcrib.runs.serving import BATCH, Handlers, Take, Together, Work, note_found, note_lost, whole
 from toolcrib.state import Transaction
 
 _log = logging.getLogger("toolcrib.runs")
@@ -73,6 +73,7 @@ class Worker:
         self._approved: Set[str] = frozenset()
         """The tools with a ready call that a person has approved: it may run, whatever keeps others back."""
         self._running: dict[str, tuple[ClaimedCall, asyncio.Task[None]]] = {}
+        self._finished = Together(self._finish, BATCH)
         self._gives_up = False
         """True once the time to end is over: what the database does not take now is left to others."""
 
@@ -166,7 +167,19 @@ class Worker:
         """
         await whole(self._recorded(claim, ending))
 
+    async def _finish(self, results: list[tuple[ClaimedCall, bytes]]) -> list[None]:
+        await asyncio.to_thread(self._calls.finish_all, results)
+        return [None] * len(results)
+
     async def _recorded(self, claim: ClaimedCall, ending: Ending) -> None:
+        # The end of a call of a run locks the run, so it has a transaction of its own.
+        if isinstance(ending, Done) and claim.run_id is None:
+            try:
+                await self._finished.add((claim, ending.result))
+            except Exception as error:  # Each by itself: one that cannot be recorded stops no other.
+                _log.debug("results could not be recorded together: %s", error)
+            else:
+                return
         while True:
             try:
                 await asyncio.to_thread(record_ending, self._calls, claim, ending)

@@ -59,8 +59,10 @@ def decode_value(text: bytes | str, at: tuple[str, ...] = ()) -> Any:
     except TypeError:  # orjson has the same limit when it writes
         raise _refuse([Violation("$", "is nested deeper than 254 levels")]) from None
     # From cheap to expensive: most texts are compact and equal at once.
-    if written != raw and without_space(written) != without_space(raw) and _loses(raw):
-        raise _refuse([_lost(loss, at, raw.decode()) for loss in lost_values(raw.decode())])
+    if written != raw and without_space(written) != without_space(raw):
+        losses = [_lost(loss, at, raw.decode()) for loss in lost_values(raw.decode())]
+        if losses:
+            raise _refuse(losses)
     return value
 
 
@@ -98,7 +100,7 @@ def _not_an_object(value: Any) -> InvalidInput:
     )
 
 
-def _loses(text: bytes) -> bool:
+def _loses(text: bytes | str) -> bool:
     """Return True if orjson loses a key or rounds an integer of this JSON text."""
     lost = False
 
@@ -113,7 +115,7 @@ def _loses(text: bytes) -> bool:
         lost |= not _fits(digits)
         return 0
 
-    # The hooks see every pair and every integer; the tokens below are only read to find the places.
+    # The hooks see every pair and every integer; `lost_values` reads tokens only to find the places.
     json.loads(text, object_pairs_hook=pairs, parse_int=integer)
     return lost
 
@@ -135,6 +137,8 @@ class LostValue(NamedTuple):
 
 def lost_values(text: str) -> Iterator[LostValue]:
     """Yield all that orjson loses of a text that is known to be JSON."""
+    if not _loses(text):
+        return
     steps: list[str | int] = []
     """The key or the index of the present value in each open object or array."""
     keys: list[set[str]] = []

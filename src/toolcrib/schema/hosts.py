@@ -10,6 +10,8 @@ from typing import Any, Literal
 
 from toolcrib.schema.provider_shapes import as_gemini_json
 from toolcrib.schema.shapes.parts import (
+    LONGEST,
+    cut,
     renamed_properties,
     shortened,
     with_items,
@@ -160,7 +162,10 @@ def fitted(entry: Mapping[str, Any], rules: HostRules) -> tuple[dict[str, Any], 
     name, made = rules.name(entry["name"]), dict(entry)
     if name != entry["name"]:
         made = {**made, "name": name, "title": entry.get("title", entry["name"])}
-    return {**made, "description": with_rules(entry["description"], apart), "inputSchema": schema}, own
+    description = with_rules(entry["description"], apart)
+    if rules.form in ("openai", "all"):
+        description = cut(description)
+    return {**made, "description": description, "inputSchema": schema}, own
 
 
 def changes_of(entry: Mapping[str, Any], rules: HostRules, server: str) -> list[str]:
@@ -172,7 +177,9 @@ def changes_of(entry: Mapping[str, Any], rules: HostRules, server: str) -> list[
     if rules.before and len(rules.before % server + made["name"]) > rules.longest:
         found.append(f"its name is too long beside the server's name {server}; give the server a shorter one")
     found += [f"the argument {name!r} is named {new}" for new, name in own.items()]
-    if made["description"] != entry["description"]:
+    if made["description"].endswith("…") and not entry["description"].endswith("…"):
+        found.append(f"its description is cut to {LONGEST:,} characters")
+    elif made["description"] != entry["description"]:
         found.append("a rule about all arguments is in its description")
     plain = {"type": "object", "properties": {}, **entry["inputSchema"]}
     if made["inputSchema"] != plain and not found:

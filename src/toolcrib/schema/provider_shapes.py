@@ -15,15 +15,21 @@ from toolcrib.errors import DefinitionError
 from toolcrib.schema.lenient import relaxed
 from toolcrib.schema.providers import anthropic_tool, mcp_tool, wire_names
 from toolcrib.schema.shapes.gemini import gemini_json, gemini_schema, merged, noted, single_types
-from toolcrib.schema.shapes.parts import compact, renamed_properties, with_items, with_rules, without_unions
+from toolcrib.schema.shapes.parts import (
+    LONGEST,
+    compact,
+    cut,
+    renamed_properties,
+    with_items,
+    with_rules,
+    without_unions,
+)
 from toolcrib.schema.shapes.references import written_out
 from toolcrib.schema.shapes.strict import strict_schema
 from toolcrib.schema.validate import SchemaCheck
 from toolcrib.spec import Tool
 from toolcrib.spec.record import record
 
-_DESCRIPTION = 1024
-"""Characters of a function's description that OpenAI accepts."""
 _COMMON = frozenset({"type", "description", "enum", "properties", "required", "items", "anyOf", "format"})
 _NUMBERS = frozenset({"minimum", "maximum", "minItems", "maxItems", "pattern"})
 _OPENAI_STRICT = (
@@ -101,7 +107,7 @@ def shape_tools(tools: Iterable[Tool], shape: Shape) -> Shaped:
             if (
                 "function" in entry
                 and len(whole := _described(tool, without_unions(written_out(tool.input_schema))[1]))
-                > _DESCRIPTION
+                > LONGEST
             ):
                 meta[name] = {"description": whole}
         except (DefinitionError, RecursionError) as error:
@@ -128,10 +134,8 @@ def openai_tool(tool: Tool, wire_name: str, *, strict: bool = False) -> dict[str
     """
     written = written_out(tool.input_schema, recursion=strict)
     schema, rules = without_unions(merged(written) if strict else written)
-    description = _described(tool, rules)
+    description = cut(_described(tool, rules))
     schema = with_items(schema)
-    if len(description) > _DESCRIPTION:
-        description = description[: _DESCRIPTION - 1].rstrip() + "…"
     if strict:
         schema = strict_schema(
             _restricted(
@@ -162,7 +166,7 @@ def gemini_json_tool(tool: Tool, wire_name: str) -> dict[str, Any]:
 
 def as_gemini_json(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return a schema without references in the part of JSON Schema that Gemini's API takes."""
-    return gemini_json(_restricted(single_types(schema), _GEMINI_JSON, _gemini_format))
+    return gemini_json(_restricted(single_types(with_items(dict(schema))), _GEMINI_JSON, _gemini_format))
 
 
 SHAPES: dict[Shape, Callable[[Tool, str], dict[str, Any]]] = {
@@ -182,7 +186,7 @@ def _described(tool: Tool, rules: Mapping[str, Any]) -> str:
     examples = [f"- {one.description or 'Call'}: {compact(one.params)}" for one in tool.examples]
     for number, line in enumerate(examples):
         more = f"\n{line}" if number else f"\n\nExamples:\n{line}"
-        if len(text) + len(more) > _DESCRIPTION:
+        if len(text) + len(more) > LONGEST:
             break
         text += more
     return text

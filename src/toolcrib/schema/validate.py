@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from toolcrib.errors import DefinitionError, InvalidInput, Violation
 from toolcrib.schema.decode import as_text, decode_object
 from toolcrib.schema.lenient import relaxed
-from toolcrib.schema.typed import typed_check
 from toolcrib.schema.walk import multiplies
 from toolcrib.spec.naming import json_path, nearest, pointed
 
@@ -215,6 +214,8 @@ class ArgumentCheck:
         if self._times == _OFTEN:
             schema = self._schema.schema
             settle = settler(self._settled, integers=False)
+            from toolcrib.schema.typed import typed_check
+
             self.check = typed_check(schema, self._check, settle) or self._check
         values = self._fitting(decode_object(arguments if isinstance(arguments, str) else as_text(arguments)))
         try:

@@ -65,11 +65,14 @@ def _new_loop() -> asyncio.AbstractEventLoop:
 async def serve_project(project: Project, token: str | None) -> int:
     """Serve an open project on standard input and output until the client goes. Return 0.
 
-    With a token the client sees and calls what the token allows. Raises InvalidToken.
+    With a token the client sees and calls what the token allows. Raises InvalidToken, and ConfigError if the
+    user's own settings are wrong: else each call would fail for them.
     """
     from toolcrib.guard import Tokens
     from toolcrib.project.mcp_catalog import mcp_catalog
+    from toolcrib.state import load_user_settings
 
+    load_user_settings()
     if sys.stdin.isatty():
         how = f"toolcrib connect HOST{project.place.option}"
         sys.stderr.write(f"{_AT_TERMINAL}\nTo add it to a client: {how}\n")

@@ -19,7 +19,7 @@ _TOGETHER = 100
 class Transaction(ABC):
     """Statements that take effect together, or not at all."""
 
-    __slots__ = ("_execute", "after_commit", "after_end", "owned")
+    __slots__ = ("_execute", "after_commit", "after_end", "coming", "owned")
 
     def __init__(self, execute: Callable[[str, Sequence[Any]], Any], *, owned: bool = True) -> None:
         self._execute = execute
@@ -29,10 +29,16 @@ class Transaction(ABC):
         """Called in the thread of the transaction once it is committed; they must neither wait nor raise."""
         self.after_end: list[Callable[[bool], None]] = []
         """Called before these, and also where it is not committed: then with False."""
+        self.coming: dict[str, dict[str, Any]] = {}
+        """Rows that are about to be added, by id: what would be changed in them next is changed here."""
 
     def run(self, sql: str, *values: Any) -> int:
         """Run one statement and return the number of rows it changed."""
         return int(self._execute(sql, values).rowcount)
+
+    def each(self, sql: str, rows: Sequence[Sequence[Any]]) -> list[int]:
+        """Run one statement with each of these values and return the numbers of rows that it changed."""
+        return [self.run(sql, *values) for values in rows]
 
     def later(self, sql: str, *values: Any) -> None:
         """Run one statement whose result nobody needs; it may be sent with the next one."""

@@ -119,9 +119,9 @@ CREATE TABLE call_attempts (
 CREATE TABLE call_events (
     call_id TEXT NOT NULL,
     number INTEGER NOT NULL,
+    epoch INTEGER NOT NULL,
     at REAL NOT NULL,
     kind TEXT NOT NULL,
-    detail TEXT NOT NULL,
     PRIMARY KEY (call_id, number)
 );
 CREATE TABLE deliveries (

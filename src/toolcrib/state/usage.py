@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from toolcrib.errors import StateUnavailable
 from toolcrib.state.drivers.sqlite import SqliteDatabase
@@ -164,6 +165,11 @@ class UsageCounts:
         query = f"SELECT tool, calls, failures, last FROM totals{which}"
         rows = self._database.rows(query, *(tools or ()))
         return {tool: UsageOfTool(calls, failures, last) for tool, calls, failures, last in rows}
+
+    def numbers(self, of: Literal["calls", "last"]) -> Mapping[str, float]:
+        """Return one number of every tool that was called, by its id. Raises StateUnavailable."""
+        self.flush()
+        return dict(self._database.rows(f"SELECT tool, {of} * 1.0 FROM totals"))
 
     def series(self, tool: str, since: float) -> list[HourOfUse]:
         """Return the hours since a time in which a tool was called, the first one first."""

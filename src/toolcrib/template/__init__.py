@@ -1,5 +1,8 @@
 """Templates: parsed once to a tree, rendered by position; a value never becomes structure."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from toolcrib.template.parser import (
     CONTEXT_NAMES,
     LOOP_NAMES,
@@ -25,9 +28,7 @@ from toolcrib.template.render import (
     render_text,
 )
 from toolcrib.template.render import render_value as render_value
-from toolcrib.template.respell import respell, spell
 from toolcrib.template.spellings import TemplateProblem, directive
-from toolcrib.template.styles import STYLES, styled_cookies
 from toolcrib.template.tree import (
     Constant,
     ListTemplate,
@@ -38,6 +39,35 @@ from toolcrib.template.tree import (
     TextTemplate,
     untied,
 )
-from toolcrib.template.url import UrlTemplate, parse_query, parse_url, render_query, render_url
 from toolcrib.template.values import MISSING, Missing, literal_text
 from toolcrib.template.values import Values as Values
+
+if TYPE_CHECKING:
+    from toolcrib.template.respell import respell as respell
+    from toolcrib.template.respell import spell as spell
+    from toolcrib.template.styles import STYLES as STYLES
+    from toolcrib.template.styles import styled_cookies as styled_cookies
+    from toolcrib.template.url import UrlTemplate as UrlTemplate
+    from toolcrib.template.url import parse_query as parse_query
+    from toolcrib.template.url import parse_url as parse_url
+    from toolcrib.template.url import render_query as render_query
+    from toolcrib.template.url import render_url as render_url
+
+_MODULES = {
+    "STYLES": "styles",
+    "UrlTemplate": "url",
+    "parse_query": "url",
+    "parse_url": "url",
+    "render_query": "url",
+    "render_url": "url",
+    "respell": "respell",
+    "spell": "respell",
+    "styled_cookies": "styles",
+}
+"""Names to their modules, imported on first use: few templates are of requests, fewer are written anew."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"toolcrib.template.{_MODULES[name]}"), name)

@@ -21,7 +21,6 @@ from urllib.parse import quote, unquote
 
 from toolcrib.errors import InvalidInput
 from toolcrib.spec import ParameterStyle
-from toolcrib.template.styles import styled_header, styled_path
 from toolcrib.template.tree import (
     ConditionalText,
     ConditionNode,
@@ -126,6 +125,8 @@ def render_path_segment(template: TextTemplate, values: Values, styles: Styles =
             value = values.get(part)
             if value is MISSING or value is None:
                 raise bad_value(part, _ABSENT)
+            from toolcrib.template.styles import styled_path
+
             out.append(styled_path(style, part, value))
     segment = "".join(out)
     # Servers decode a segment before they resolve dots, so `%2e%2e` counts as `..`.
@@ -149,6 +150,8 @@ def render_header(template: Text, values: Values, styles: Styles = _NO_STYLES) -
         value = values.get(lone)
         if value is MISSING or value is None:
             return None
+        from toolcrib.template.styles import styled_header
+
         written = styled_header(styles[lone.name], lone, value)
         return None if written is None else _without_controls(lone, written)
     return render_parts(chosen, values, _without_controls)

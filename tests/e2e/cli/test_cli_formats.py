@@ -214,6 +214,7 @@ def test_the_schema_of_manifests_is_printed_and_is_what_lint_uses(crib: Crib) ->
 
 
 def test_new_manifests_name_the_schema_beside_them(tmp_path: Path) -> None:
+    (tmp_path / ".venv").mkdir()
     words = [PROGRAM, "init", "--examples"]
     subprocess.run(words, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, check=True)
     for manifest in (tmp_path / ".toolcrib/tools").glob("*/tool.yml"):

@@ -67,6 +67,9 @@ def test_a_file_is_listed_shown_and_called(program: Path) -> None:
     assert (done.code, done.document["value"]) == (0, 7)
     (program / "bare.py").write_text(PROGRAM.replace('if __name__ == "__main__":\n    ', ""))
     assert cli(program, "run", "bare.py", "add", "a=2").out == "3\n"  # `tools.run()` serves nobody meanwhile
+    (program / "config.yml").write_text("decide_without_terminal: [{what: [all], where: [/]}]")
+    wrong = cli(program, "serve", "app.py", env={"TOOLCRIB_CONFIG": str(program / "config.yml")})
+    assert (wrong.code, "config.yml:1:34: decide_without_terminal: must be" in wrong.err) == (4, True)
     (program / "fails.py").write_text(PROGRAM.replace("return a + b", "return a / 0"))
     failed = cli(program, "run", "fails.py", "add", "a=2", "-v")
     assert f'File "{program}/fails.py", line 10, in add' in failed.err

@@ -82,8 +82,10 @@ def test_what_is_missing_is_told_and_may_be_allowed_for_one_run(stocked: Crib) -
     assert '# not granted in this run: fs.read: "data/a"' in first.out
     assert "--allow-read data/a" in first.err
     assert "permission_denied" in first.err
+    trusted = cli(stocked, "trust", "--json").document["tools"]
     second = cli(stocked, "trace", *words, "--allow-read", "data/a", "--approve")
     assert block(second.out)["fs"] == {"read": ["data/a"]}
+    assert cli(stocked, "trust", "--json").document["tools"] == trusted, "nothing is trusted from now on"
     assert cli(stocked, "run", *words).code == 5, "it was for that run only"
 
 
@@ -331,8 +333,8 @@ def run(url):
         host = f"127.0.0.1:{port}"
         done = cli(stocked, *words, "--allow-host", host, "--allow-host", "unused.example", "--approve")
         assert block(done.out) == {"network": {"allow": [host]}}, done.err
-        assert 'not granted in this run: network: "refused.example:80"' in done.out
-        assert 'left out: network: "unused.example"' in done.out
+        assert 'not granted in this run: network.allow: "refused.example:80"' in done.out
+        assert 'left out: network.allow: "unused.example"' in done.out
 
 
 def test_two_traces_at_once_do_not_mix(stocked: Crib) -> None:

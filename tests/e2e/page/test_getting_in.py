@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import os
 import re
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
@@ -70,6 +72,10 @@ def test_ui_prints_a_link_of_the_server_that_runs(opened: Open, server: HttpServ
     done = complete(words, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(f"{server.address}/#code=")
+    # Who copies or searches the data folder finds files alone.
+    found = [Path(folder, name) for folder, _, names in os.walk(server.data) for name in names]
+    assert found
+    assert not [path for path in found if path.is_socket()]
     browser = opened()
     browser.page.goto(done.stdout.strip())
     expect(browser.page.get_by_role("heading", name="Tools", exact=True)).to_be_visible()

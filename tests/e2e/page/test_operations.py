@@ -19,7 +19,8 @@ from tests.http_server import HttpServerProcess, http_server
 from toolcrib.guard import Ledger
 from toolcrib.project import load_config
 from toolcrib.project.trust.trust import settings_rows
-from toolcrib.state import Vault
+from toolcrib.state import PROJECT, SqliteDatabase, Vault
+from toolcrib.state.outgoing.messages import ChannelMessages
 
 AGENT = {
     "name": "helper",
@@ -83,19 +84,62 @@ def test_a_failed_server_shows_its_log_and_is_restarted(opened: Open) -> None:
     expect(card).to_contain_text("failed, starts again")
 
 
-def test_a_server_is_added_after_a_look_at_what_it_may_use(opened: Open, server: HttpServerProcess) -> None:
-    (server.root / "hello.py").write_text(f"{mcp_servers.RAW}\nmain()")
+def test_a_server_is_added_after_a_look_at_what_it_may_use_and_removed(
+    opened: Open, server: HttpServerProcess
+) -> None:
+    (server.root / "asked.txt").write_text("x")
+    asks = "try: open('asked.txt')\nexcept OSError: pass\n"
+    (server.root / "hello.py").write_text(f"{mcp_servers.RAW}\n{asks}main()")
     page = opened().log_in("/operations/servers")
     form = page.get_by_role("form", name="Add a server")
     form.get_by_label("Name", exact=True).fill("hello")
     form.get_by_label("Command or address").fill(f'"{sys.executable}" hello.py')
     form.get_by_role("button", name="Show what it may use").click()
     expect(form.get_by_role("status")).to_contain_text("may read hello.py")
+    form.get_by_role("button", name="Start it once, and watch").click()
+    found = form.get_by_role("region", name="What this run needs")
+    found.get_by_role("checkbox", name="read asked.txt").check()
+    found.get_by_role("button", name="Take these permissions").click()
+    expect(form.get_by_label("Paths it may read")).to_have_value(re.compile("asked.txt"))
+    form.get_by_role("button", name="Show what it may use").click()
+    expect(form.get_by_role("status")).to_contain_text("may read asked.txt")
     form.get_by_role("button", name="Start it, and trust its tools").click()
     card = page.get_by_role("listitem").filter(has=page.get_by_role("heading", name="hello"))
     expect(card).to_contain_text("ready")
     expect(card).to_contain_text("1 tool")
     expect(form.get_by_label("Command or address")).to_have_value("")
+    assert server.send("GET", "/tools/search?q=hello__hello").json["tools"]
+    card.get_by_role("button", name="Remove").click()
+    consequences = page.get_by_role("dialog", name="Remove hello?")
+    expect(consequences).to_contain_text("all that is trusted of it")
+    consequences.get_by_role("button", name="Remove").click()
+    expect(card).to_have_count(0)
+    assert json.loads((server.root / ".mcp.json").read_text()) == {"mcpServers": {}}
+    assert server.send("GET", "/tools/search?q=hello__hello").json["tools"] == []
+    assert server.send("GET", "/servers/hello").status == 404
+
+
+def test_a_run_of_many_calls_makes_the_rows_that_one_scrolls_to(
+    opened: Open, server: HttpServerProcess
+) -> None:
+    run = server.send("POST", "/runs", {"agent": "helper", "prompt": "Begin"}).json["id"]
+    server.send("GET", f"/runs/{run}/events")  # Until its end.
+    timeline = server.send("GET", f"/runs/{run}/timeline").json
+    step = next(one for one in timeline["iterations"] if one["calls"])
+    hostile = f"<img src=x onerror=alert(1)>{'x' * 1_000_000}"
+    step["calls"] = [
+        {**step["calls"][0], "arguments": {"c": f"{n}{hostile * (n == 0)}"}} for n in range(2_000)
+    ]
+    browser = opened()
+    browser.context.route("**/timeline", lambda route: route.fulfill(json=timeline))
+    page = browser.log_in(f"/runs/{run}")
+    calls = page.get_by_role("region", name="Conversation").get_by_role("listitem")
+    expect(calls.first).to_contain_text("<img src=x onerror=alert(1)>")
+    expect(page.get_by_role("button", name="Show all 1,000,037 characters")).to_be_visible()
+    assert page.locator("main *").count() < 4_000
+    assert page.locator("main img").count() == 0
+    calls.nth(99).scroll_into_view_if_needed()
+    expect(calls.nth(150)).to_contain_text("150")
 
 
 def test_a_secret_is_set_and_removed_and_never_shown(opened: Open) -> None:
@@ -126,6 +170,24 @@ def test_a_token_is_shown_once_works_and_is_revoked(opened: Open, server: HttpSe
     row.get_by_role("button", name="Really Revoke?").click()
     expect(row).to_have_count(0)
     assert server.send("GET", "/tools", token=token).status == 401
+
+
+def test_a_dead_letter_is_found_and_sent_again(opened: Open, server: HttpServerProcess) -> None:
+    origin = Vault(server.root, server.data).origin()
+    queue = ChannelMessages(SqliteDatabase(server.root / ".toolcrib/state.db", PROJECT, origin=origin))
+    dead, _ = (queue.queue({"channel": "slack", "text": text}) for text in ("lost", "other"))
+    queue.settle([(dead, "dead", "channel_not_found", b"{}")])
+    page = opened().log_in("/operations/messages")
+    expect(page.locator(".rows .row")).to_have_count(2)
+    page.get_by_label("State").select_option("dead")
+    row = page.get_by_role("listitem").filter(has_text="lost")
+    expect(row).to_contain_text("channel_not_found")
+    row.get_by_role("button", name="Send again").click()
+    expect(row).to_have_count(0)
+    page.get_by_label("State").select_option("")
+    expect(row).to_have_count(2)
+    expect(row.first).to_contain_text("queued")
+    expect(row.last).to_contain_text("sent again")
 
 
 def test_a_decision_is_explained_and_a_rule_is_tried_on_past_calls_and_added(opened: Open) -> None:
@@ -221,7 +283,7 @@ def test_the_pages_are_accessible_and_fit(
     browser = opened(color_scheme=scheme, size=size)
     browser.context.add_init_script(f"localStorage.setItem('toolcrib.language', '{language}')")
     page = browser.log_in("/chat")
-    parts = ("usage", "servers", "secrets", "tokens", "policy", "workers", "machine")
+    parts = ("usage", "servers", "secrets", "tokens", "policy", "workers", "messages", "machine")
     for path in ("/chat", "/runs", *(f"/operations/{part}" for part in parts)):
         browser.go(path)
         shows(page).to_have_count(0)

@@ -435,4 +435,4 @@ def test_messages_to_people_are_listed_asked_for_and_sent_again(server: HttpServ
     new = server.send("POST", f"/messages/{one}/retry").json["id"]
     assert server.send("GET", f"/messages/{new}").json["data"]["text"] == "first"
     assert server.send("POST", f"/messages/{two}/retry").code == "conflict"
-    assert server.send("GET", f"/messages/{one}").status == 404
+    assert server.send("GET", f"/messages/{one}").json["state"] == "retried"

@@ -119,6 +119,60 @@ def test_a_draft_runs_once_a_person_trusts_exactly_it(
     assert listed["total"] == 0
 
 
+def test_a_watched_run_proposes_the_smallest_permissions(
+    server: HttpServerProcess, person: dict[str, str]
+) -> None:
+    for name in ("data/a", "data/b", "other"):
+        (server.root / name).parent.mkdir(exist_ok=True)
+        (server.root / name).write_text("x")
+    text = "".join(f"{key}: {json.dumps(value)}\n" for key, value in json.loads(manifest()).items())
+    text += "permissions:\n  fs: {read: [data, other]}\n"
+    call: Any = {"args": {"c": "cat data/a data/b; echo hello > fresh"}, "watch": True}
+    assert run(server, text, person, **call).code == "approval_required"
+    call["trust"] = check(server, text)["tool"]["digest"]
+    assert run(server, text, None, **call).code == "denied"
+    assert run(server, text, person, **call, dryRun=True).code == "usage"
+    result = result_of(server, run(server, text, person, **call))
+    watched = result["watched"]
+    assert not result["ok"]
+    assert [(one["permission"], one["words"]) for one in watched["needed"]] == [
+        ("fs.read", "read data/a"),
+        ("fs.read", "read data/b"),
+    ]
+    assert [one["words"] for one in watched["missing"]] == ["write ."]
+    assert [one["words"] for one in watched["unused"]] == ["read other"]
+    observed = watched["observed"]
+    assert (observed["reads"], observed["writes"], observed["hosts"]) == (["data/a", "data/b"], ["."], [])
+    assert any(one.endswith("/cat") for one in observed["programs"])
+    taken = {"text": text, "grants": [*watched["needed"], *watched["missing"]]}
+    reply = server.send("POST", "/tools/draft/permissions", taken)
+    assert reply.json["text"].startswith(text.partition("permissions:")[0])
+    touches = check(server, reply.json["text"])["tool"]["touches"]
+    assert [one for one in touches if one.startswith(("read", "write"))] == [
+        "read data/a",
+        "read data/b",
+        "write .",
+    ]
+    refused = server.send("POST", "/tools/draft/permissions", {**taken, "text": manifest()})
+    assert (refused.status, refused.code) == (400, "usage")
+
+
+def test_a_stored_tool_is_watched_as_it_is(server: HttpServerProcess, person: dict[str, str]) -> None:
+    (server.root / "noted").write_text("x")
+    body: Any = {"tool": "greet", "args": {"c": "cat noted"}, "watch": True}
+    draft = server.send("POST", "/tools/draft", {"tool": "greet"}).json["tool"]
+    body["trust"] = draft["digest"]
+    reply = server.send("POST", "/tools/draft/invoke", body, person, token=None)
+    missing = result_of(server, reply)["watched"]["missing"]
+    assert [(one["permission"], one["value"]) for one in missing] == [("fs.read", "noted")]
+    # Nothing of it stays: the tool runs as before.
+    assert server.send("POST", "/tools/invoke/greet", {"args": {"c": "echo on"}}).json == {
+        "ok": True,
+        "value": "on\n",
+    }
+    assert server.send("POST", "/tools/draft", {}).code == "usage"
+
+
 def test_the_steps_of_a_draft_are_calls_as_any_other(
     server: HttpServerProcess, person: dict[str, str]
 ) -> None:

@@ -107,6 +107,38 @@ def test_a_person_adds_a_server_after_a_look_at_what_it_may_use(
     assert (taken.status, taken.code) == (409, "conflict")
 
 
+def test_one_session_of_a_server_is_watched_before_it_is_added(
+    server: HttpServerProcess, session: dict[str, str]
+) -> None:
+    for name in ("seen.txt", "asked.txt"):
+        (server.root / name).write_text("x")
+    reads = 'for name in ("seen.txt", "asked.txt"):\n    try: open(name).read()\n    except OSError: pass\n'
+    (server.root / "reader.py").write_text(f"{mcp_servers.RAW}\n{reads}main()")
+    before = (server.root / ".mcp.json").read_bytes() if (server.root / ".mcp.json").exists() else None
+    entry: Any = {"name": "reader", "command": [sys.executable, "reader.py"], "read": ["seen.txt", "conf"]}
+    (server.root / "conf").mkdir()
+
+    def send(path: str, **more: Any) -> Any:
+        return server.send("POST", path, {**entry, **more}, session, token=None)
+
+    assert send("/servers/watch").code == "approval_required"
+    digest = send("/servers").json["digest"]
+    assert server.send("POST", "/servers/watch", {**entry, "trust": digest}).status == 403
+    reply = send("/servers/watch", trust=digest)
+    assert (reply.status, reply.json["tools"], reply.json["error"]) == (200, ["hello"], None), reply.body
+    watched = reply.json["watched"]
+    assert "seen.txt" in [one["value"] for one in watched["needed"]]
+    missing = [(one["permission"], one["value"]) for one in watched["missing"]]
+    # Python's own look for modules in the folder of the script is none of its requests.
+    assert ("fs.read", "asked.txt") in missing
+    assert ("fs.read", ".") not in missing
+    assert [one["value"] for one in watched["unused"]] == ["conf"]
+    assert any("python" in one for one in watched["observed"]["programs"])
+    after = (server.root / ".mcp.json").read_bytes() if (server.root / ".mcp.json").exists() else None
+    assert after == before
+    assert "reader" not in {one["name"] for one in server.send("GET", "/servers").json["servers"]}
+
+
 def secret(server: HttpServerProcess) -> dict[str, Any]:
     (found,) = server.send("GET", "/secrets").json["secrets"]
     return dict(found)

@@ -67,8 +67,8 @@ def page(
 ) -> list[ListedTool]:
     """The newest tools behind a place."""
     order = listing.ordered("createdAt", bundles, tags)
-    places = ((number, place) for number, place in enumerate(order) if behind is None or place < behind)
-    return [tool for _, tool in listing.page(places, count, wanted, bundles, tags)]
+    tools = ((at, one) for at, one in enumerate(order.tools) if behind is None or one.order < behind)
+    return [tool for _, tool in listing.page(tools, count, wanted, bundles, tags)]
 
 
 def names(listing: Listing) -> list[str]:
@@ -94,8 +94,8 @@ def in_step(store: Store, listing: Listing) -> None:
     anew = Listing(store, None)
     anew.refresh()
     for sort in SORTS:
-        assert listing.ordered(sort) == anew.ordered(sort)
-        assert listing.ordered(sort, [new_id()]) == []
+        assert listing.ordered(sort).tools == anew.ordered(sort).tools
+        assert listing.ordered(sort, [new_id()]).tools == []
     for bundle in listing.bundles:
         for tags in ((), ("even",), ("even", "third")):
             expected = [

@@ -19,7 +19,7 @@ from tests.commands import PROGRAM, Forked
 from tests.integration.pods.test_delivery import connected, running, until
 from tests.nats_server import NatsProcess
 from tests.patience import patient
-from toolcrib.errors import NotFoundError
+from toolcrib.errors import ConflictError
 from toolcrib.pods.bus import SEND, STATE, envelope
 from toolcrib.pods.channels.channel import Outbound
 from toolcrib.pods.channels.serving import Settled
@@ -137,11 +137,15 @@ async def test_the_state_of_a_message_can_be_asked(pod: Pod, nats: NatsProcess) 
     assert [found.id for found in messages.page("dead")] == [one.id]
     assert list(messages.page("delivered")) == []
     new = messages.retry(one.id)
-    with pytest.raises(NotFoundError):  # Once.
+    with pytest.raises(ConflictError):  # Once.
         messages.retry(one.id)
     async with sent(nats) as found:
         await until(lambda: len(found) == 2, "the message again")
-    assert [(found.id, found.state) for found in messages.page()] == [(new, "published")]
+    await until(lambda: messages.find(new).state == "published", "its state")
+    assert [(found.id, found.state) for found in messages.page()] == [(new, "published"), (one.id, "retried")]
+    assert messages.find(one.id).error == f"chat not found; sent again as {new}"
+    messages.settle([(one.id, "dead", "chat not found", b"{}")])  # NATS may report an end twice.
+    assert list(messages.page("dead")) == []
     pod.stop()
 
 

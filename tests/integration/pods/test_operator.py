@@ -209,6 +209,8 @@ async def test_kubectl_applies_the_run_of_the_guide_and_shows_its_result(
         await memo.cluster.aclose()
     result = await world.kubectl("get", "agentrun", "test-tool", "-o", "jsonpath={.status.result}")
     assert result == "It says hello."
+    log = await world.kubectl("logs", "test-tool-agent", "-c", "agent")
+    assert log.splitlines()[0] == "tool call: my_new_tool"
 
 
 async def test_a_run_waits_for_its_instance_and_an_operator_that_starts_again_changes_nothing(

@@ -115,6 +115,25 @@ async def test_a_button_decides_once_and_for_the_person_who_was_asked_alone(
         assert refused == ["telegram:8", "telegram:7", "telegram:7"]
 
 
+async def test_a_question_that_is_sent_again_is_not_asked_anew(asking: Crib, nats: NatsProcess) -> None:
+    async with chatting(asking, nats) as (project, chat):
+        await project.call("pay", {"c": "echo first"}, wait="pending")
+        question = await chat.said(1)
+        messages = project.messages
+        (asked,) = messages.page()
+        await until(lambda: messages.find(asked.id).state == "delivered", "its delivery")
+        messages.settle([(asked.id, "dead", "blocked by the user", b"{}")])
+        new = messages.retry(asked.id)
+        again = await chat.said(2)
+        assert (again["text"], actions(again)) == (question["text"], actions(question))
+        # What waits is looked through again for the next one.
+        await project.call("pay", {"c": "echo second"}, wait="pending")
+        assert "echo second" in (await chat.said(3))["text"]
+        ends = {one.id: one.state for one in messages.page() if b"echo first" in one.data}
+        assert ends.keys() == {asked.id, new}
+        assert ends[asked.id] == "retried"
+
+
 async def test_an_answer_that_is_too_late_or_about_another_tool_does_not_count(
     asking: Crib, nats: NatsProcess
 ) -> None:

@@ -41,6 +41,11 @@ def approve(crib: Crib, result: Result, scope: Any = "once") -> str:
     return str(result.error.details["approval"])
 
 
+def untrusted(crib: Crib) -> int:
+    project = crib.open()
+    return project.untrusted()
+
+
 def status(crib: Crib, name: str = "sh") -> str:
     project = crib.open()
     return project.trust.sheet(project.get(name)).status
@@ -72,7 +77,9 @@ def test_what_changes_or_reaches_something_waits_for_a_person(
         assert reason in message
         assert "toolcrib trust" not in message, "a model may read it"
     failed(ask(crib, caller="cli", identity=Caller("t", frozenset({"invoke"}))), "approval_required")
+    assert untrusted(crib) == 1
     crib.trust_tools("sh")
+    assert untrusted(crib) == 0
     assert ask(crib, caller="local").unwrap() == "ran\n"
 
 
@@ -81,6 +88,7 @@ def test_what_only_reads_in_the_project_does_not(crib: Crib, permissions: dict[s
     crib.shell(permissions=permissions, **READER)
     for caller in (AGENT, "cli", "local"):
         assert ask(crib, caller=caller).unwrap() == "ran\n"
+    assert untrusted(crib) == 0
 
 
 def test_a_composite_tool_waits_if_a_tool_of_its_steps_acts(crib: Crib) -> None:

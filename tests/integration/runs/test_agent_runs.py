@@ -26,6 +26,7 @@ from toolcrib.project import Project
 from toolcrib.runs.agents import Agent, Budgets
 from toolcrib.runs.agents.runs import unwrap
 from toolcrib.runs.sessions import Run
+from toolcrib.spec.moment import written
 
 pytestmark = pytest.mark.usefixtures("each_database")
 
@@ -71,7 +72,7 @@ async def test_an_agent_in_a_file_calls_a_tool_and_answers(crib: Crib) -> None:
         timeline = project.runs.timeline(run.id)
         (used,) = timeline["iterations"][0]["calls"]
         (attempt,) = project.calls.stored.attempts(used["call"])
-        assert (used["name"], used["began_at"]) == ("weather", attempt.began_at)
+        assert (used["name"], used["began_at"]) == ("weather", written(attempt.began_at))
 
 
 def test_run_sync_gives_variables_to_tools_and_not_to_the_model(crib: Crib) -> None:

@@ -97,6 +97,17 @@ def test_a_call_is_stored_taken_and_recorded(calls: DurableCalls) -> None:
     assert (attempt.worker, attempt.ending) == ("w", "done")
 
 
+def test_results_that_are_recorded_together_do_not_depend_on_each_other(calls: DurableCalls) -> None:
+    ids = [calls.submit("t", {"n": n}) for n in range(3)]
+    claims = [claimed(calls) for _ in ids]
+    calls.cancel(ids[1])
+    recorded = calls.finish_all([(claim, b"1") for claim in reversed(claims)])
+    assert {claim.id for claim in recorded} == {ids[0], ids[2]}
+    assert [calls.find(one).state for one in ids] == ["done", "cancelled", "done"]
+    assert history(calls, ids[1]) == ["submitted", "claimed w", "cancelled"]
+    assert [one.ending for one in calls.attempts(ids[2])] == ["done"]
+
+
 def test_a_regular_error_is_retried_and_then_fails(calls: DurableCalls) -> None:
     call_id = calls.submit("t", {})
     assert ended(calls, claimed(calls), ToolFailed("first"))

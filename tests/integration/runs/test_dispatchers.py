@@ -6,7 +6,7 @@ import asyncio
 import json
 import signal
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,11 @@ import psycopg
 import pytest
 
 from tests.databases import Address, open_database
-from tests.durable_worker import Log, Recorded, WorkerProcess, freeze, open_calls, worker_of
+from tests.durable_worker import Log, Recorded, WorkerProcess, dispatcher_of, freeze, open_calls, worker_of
 from tests.postgres import PostgresProcess
 from tests.processes import FORKS
 from toolcrib.errors import StateUnavailable
-from toolcrib.runs import DurableCall, DurableCalls, Take, dispatch, entry_of, live_workers
+from toolcrib.runs import ClaimedCall, DurableCall, DurableCalls, Take, dispatch, entry_of, live_workers
 from toolcrib.runs.dispatch import EmbeddedDispatcher
 from toolcrib.state import PROJECT, Database, watch
 from toolcrib.state.drivers.postgres import PostgresDatabase
@@ -445,6 +445,27 @@ async def test_a_worker_whose_dispatcher_fails_says_so(address: Address, log: Lo
         await worker_of(calls, log, ["nap"]).run(asyncio.Event())
 
 
+class OneByOne(Recorded):
+    """Durable calls whose database takes no two results together."""
+
+    def finish_all(self, results: Collection[tuple[ClaimedCall, bytes]]) -> list[ClaimedCall]:
+        if len(results) > 1:
+            raise OSError("together")
+        return super().finish_all(results)
+
+
+async def test_a_result_that_cannot_be_recorded_stops_no_other(log: Log, address: Address) -> None:
+    database = open_database(address, "state", PROJECT)
+    calls = OneByOne(database, dispatcher=dispatcher_of(database, LEASE_S))
+    async with serving(calls, log, "hold"):
+        ids = [calls.submit("hold", {"n": n}) for n in range(6)]
+        await until(lambda: len(log.lines("start")) == len(ids))
+        log.path.with_name("go").touch()
+        for call_id in ids:
+            assert (await ended(calls, call_id)).state == "done"
+            assert history(calls, call_id) == ["submitted", "claimed", "done"]
+
+
 async def test_what_nobody_was_told_of_is_found(calls: Recorded, log: Log, address: Address) -> None:
     other = open_database(address, "state", PROJECT)  # As another process, it wakes nobody here.
     quiet = open_calls(address, LEASE_S)
@@ -464,7 +485,7 @@ CREATE FUNCTION full_disk() RETURNS TRIGGER AS $$ BEGIN
     RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = 'disk_full';
 END $$ LANGUAGE plpgsql
 """
-_FULL_EVENTS = "CREATE TRIGGER full_disk BEFORE INSERT ON call_events EXECUTE FUNCTION full_disk()"
+_FULL_CALLS = "CREATE TRIGGER full_disk BEFORE INSERT OR UPDATE ON calls EXECUTE FUNCTION full_disk()"
 
 
 @contextmanager
@@ -473,14 +494,14 @@ def full_disk(database: Database) -> Iterator[None]:
     with database.write("full") as tx:
         if isinstance(database, PostgresDatabase):
             tx.run(_FULL)
-            tx.run(_FULL_EVENTS)
+            tx.run(_FULL_CALLS)
         else:
             (pages,) = tx.one("PRAGMA page_count") or (0,)
             tx.all(f"PRAGMA max_page_count = {pages}")
     yield
     with database.write("full") as tx:
         if isinstance(database, PostgresDatabase):
-            tx.run("DROP TRIGGER full_disk ON call_events")
+            tx.run("DROP TRIGGER full_disk ON calls")
         else:
             tx.all("PRAGMA max_page_count = 1000000")
 

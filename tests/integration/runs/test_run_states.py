@@ -18,6 +18,7 @@ from tests.databases import Address, clocked, open_database
 from tests.guarded import Wall
 from tests.postgres import PostgresProcess
 from tests.processes import FORKS
+from toolcrib.core.decision import Fail
 from toolcrib.errors import ConflictError, InvalidInput, NotFoundError, ToolFailed
 from toolcrib.runs import ClaimedCall, DurableCalls
 from toolcrib.runs.sessions import (
@@ -165,10 +166,10 @@ def test_failures_are_shown_to_the_model_each_in_its_own_words(machine: Machine)
     run_id = machine.start()
     refused = NewUse("u2", "rm", "{}", answer="Invalid input: there is no tool named 'rm'")
     assert machine.step(machine.taken(run_id), tool(use_id="u1"), refused, tool(use_id="u3"))
-    error = json.dumps(ToolFailed("connection refused").as_dict())
+    failure = Fail(ToolFailed("connection refused"))
     with machine.database.write() as tx:
         tx.run("UPDATE calls SET state = 'ready'")
-    machine.calls._end(machine.take_call(run_id, 0), "failed", error=error)
+    assert machine.calls.decide(machine.take_call(run_id, 0), failure)
     machine.calls.cancel(machine.take_call(run_id, 2).id)
     assert machine.results(run_id) == [
         ("u1", "Tool call failed: connection refused", "failed"),

@@ -202,6 +202,20 @@ time.sleep(60)
     assert pool.acquire(MIB, 1) is not None
 
 
+def test_after_a_kill_the_same_limits_are_set_again(pool: CgroupPool) -> None:
+    slot = pool.acquire(64 * MIB, 10)
+    with start(slot, "import time; print('ready', flush=True); time.sleep(60)") as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n"
+        waiting = threading.Thread(target=child.wait)
+        waiting.start()
+        pool.release(slot)
+        waiting.join()
+    again = pool.acquire(64 * MIB, 10)
+    assert run(again, FORKS) == (0, f"9 {errno.EAGAIN}\n")
+    pool.release(again)
+
+
 def test_a_pool_keeps_some_groups_and_removes_others() -> None:
     pool, reason = open_pool(keep=1)
     need(f"writable cgroups ({reason})", pool is not None, of_root=True)

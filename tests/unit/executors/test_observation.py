@@ -228,8 +228,8 @@ def test_hosts_that_were_let_through_are_listed_with_their_port(root: Path) -> N
     block = run.see()
     allow = ["a.example:443", "c.example:8080", "x.b.example:443"]
     assert parsed(block)["network"] == {"allow": allow}
-    assert lines(block.missing) == [("network", "evil.example:80")]
-    assert lines(block.unused) == [("network", "unused.example")]
+    assert lines(block.missing) == [("network.allow", "evil.example:80")]
+    assert lines(block.unused) == [("network.allow", "unused.example")]
 
 
 def test_a_network_whose_hosts_were_not_seen_stays_as_declared(root: Path) -> None:
@@ -237,7 +237,7 @@ def test_a_network_whose_hosts_were_not_seen_stays_as_declared(root: Path) -> No
     assert Run(root, network=Network("host")).see().permissions()["network"] == "host"
     hosts = Run(root, network=Network("hosts", ("a.example",))).see("network 192.0.2.1:443")
     assert parsed(hosts)["network"] == {"allow": ["a.example"]}
-    assert "192.0.2.1:443" in hosts.of_kind("network")[0].why
+    assert "192.0.2.1:443" in hosts.of_kind("network.allow")[0].why
     assert Run(root, network=Network("any")).see().permissions()["network"] is False
 
 
@@ -247,7 +247,7 @@ def test_a_refused_socket_is_reported_with_the_host_where_that_is_known(root: Pa
     run.see("network ")
     run.seen.add_report({"hosts": [["example.org", 80], ["x"], 7], "variables": []})
     run.seen.record_host("example.org", None, False)
-    assert lines(run.see("network ").missing) == [("network", "example.org:80")]
+    assert lines(run.see("network ").missing) == [("network.allow", "example.org:80")]
 
 
 def test_variables_are_kept_as_declared_and_reported_where_they_were_seen(

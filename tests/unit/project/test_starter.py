@@ -7,7 +7,9 @@ import re
 import shutil
 import subprocess
 import sys
+import venv
 from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
 from pathlib import Path
 from threading import Barrier
 
@@ -61,6 +63,7 @@ def test_lint_says_nothing_of_the_examples(tmp_path: Path) -> None:
     assert [finding.render() for finding in found] == []
     assert os.access(tmp_path / "scripts/scan_todos.sh", os.X_OK)
     assert (tmp_path / ".venv/bin/python").exists()
+    assert (tmp_path / ".venv/bin/pip").exists() is (find_spec("ensurepip") is not None)
     assert make(tmp_path, examples=True).created == ()
 
 
@@ -78,6 +81,7 @@ def test_lint_says_nothing_of_the_examples(tmp_path: Path) -> None:
 def test_a_scan_that_fails_does_not_say_that_it_is_complete(
     tmp_path: Path, before: str, lines: int, code: int, told: str
 ) -> None:
+    (tmp_path / ".venv").mkdir()
     make(tmp_path, examples=True)
     (tmp_path / "few").mkdir()
     for name in ("cat", "mktemp", "wc"):
@@ -113,6 +117,7 @@ def test_a_tool_is_trusted_only_if_all_of_its_files_were_written_here(tmp_path: 
         file = tmp_path / "old" / name
         file.parent.mkdir(parents=True)
         file.write_text(text)
+    venv.create(tmp_path / "old/.venv", symlinks=True)
     assert trust(make(tmp_path / "old", examples=True), "ann") == 1
 
 

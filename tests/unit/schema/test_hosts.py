@@ -43,7 +43,7 @@ def test_an_entry_keeps_the_rules_of_its_host(host: str, name: str) -> None:
     assert not {"anyOf", "oneOf", "allOf", "$ref"} & set(schema)
     if rules.form in ("anthropic", "all"):
         assert all(re.fullmatch(r"[a-zA-Z0-9_.-]{1,64}", one) for one in schema["properties"])
-    if rules.form in ("openai", "all"):
+    if rules.form != "anthropic":
         arrays = [part for _, part in schemas(schema) if "array" in str(part.get("type"))]
         assert all("items" in part for part in arrays)
     names = {own.get(one, one) for one in schema["properties"]}
@@ -100,6 +100,10 @@ def test_what_is_changed_is_said() -> None:
         "a rule about all arguments is in its description"
     ]
     assert changes_of(entry_of("t", {"properties": {"q": TEXT}}), HOSTS["cursor"], "toolcrib") == []
+    long = {**entry_of("t", {"properties": {"q": TEXT}}), "description": "x" * 3_000}
+    assert len(fitted(long, HOSTS["codex"])[0]["description"]) == 1_024
+    assert changes_of(long, HOSTS["codex"], "toolcrib") == ["its description is cut to 1,024 characters"]
+    assert fitted(long, HOSTS["claude-code"])[0]["description"] == "x" * 3_000
     wide = {"$defs": {"a": {"properties": {str(n): {"$ref": "#/$defs/b"} for n in range(200)}},
                       "b": {"properties": {str(n): TEXT for n in range(200)}}},
             "properties": {"a": {"$ref": "#/$defs/a"}}}  # fmt: skip

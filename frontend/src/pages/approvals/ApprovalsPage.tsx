@@ -1,6 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { api, data } from "../../api/client";
 import { Heading } from "../../parts/Heading";
+import { Rows } from "../../parts/small";
 import { Empty, Shown } from "../../parts/states";
 import { t } from "../../text";
 import { groupsOf } from "./diff";
@@ -18,17 +19,11 @@ export function Page() {
     <div className="approvals">
       <Heading text={t("page.approvals")} />
       <Shown query={pending}>
-        {({ approvals }) =>
-          approvals.length === 0 ? (
-            <Empty title={t("approvals.none")} hint={t("approvals.none.hint")} />
-          ) : (
-            <ul className="requests">
-              {groupsOf(approvals).map((group) => (
-                <Request key={group[0]?.id} group={group} />
-              ))}
-            </ul>
-          )
-        }
+        {({ approvals }) => (
+          <Rows className="stack" of={groupsOf(approvals)} none={<Empty title={t("approvals.none")} hint={t("approvals.none.hint")} />}>
+            {(group) => <Request key={group[0]?.id} group={group} />}
+          </Rows>
+        )}
       </Shown>
       <TrustInbox />
     </div>

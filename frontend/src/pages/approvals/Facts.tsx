@@ -2,7 +2,7 @@ import type { UseQueryResult } from "@tanstack/react-query";
 import type { Schemas } from "../../api/client";
 import { Code } from "../../parts/Code";
 import { plain } from "../../parts/json";
-import { When } from "../../parts/small";
+import { Bullets, When } from "../../parts/small";
 import { Shown } from "../../parts/states";
 import { t } from "../../text";
 import { differences } from "./diff";
@@ -15,20 +15,14 @@ export function Facts({ query }: { query: UseQueryResult<Schemas["ApprovalDetail
         facts === null ? (
           <p className="muted">{t("approvals.gone")}</p>
         ) : (
-          <div className="facts">
+          <div className="stack">
             <p>{plain(facts.description)}</p>
-            {facts.doubts.map((doubt) => (
-              <p key={doubt} className="warnings">
-                {plain(doubt)}
-              </p>
-            ))}
+            <Bullets className="warnings" of={facts.doubts} />
             <p className="muted">
               {t("approvals.ran", { n: facts.ran })} {facts.lastRan !== null && <When moment={facts.lastRan} />}
             </p>
             <Compared last={facts.lastApproved} asked={asked} />
-            {facts.would !== null && (
-              <Code text={JSON.stringify(facts.would, null, 2)} />
-            )}
+            {facts.would !== null && <Code text={JSON.stringify(facts.would, null, 2)} />}
             {facts.untrusted.length > 0 && (
               <>
                 <p>{t("approvals.untrusted")}</p>
@@ -55,9 +49,9 @@ function Compared({ last, asked }: { last: Schemas["LastApproved"] | null; asked
         {t(found.length === 0 ? "approvals.same" : "approvals.differs", { by: plain(last.by) })}{" "}
         <When moment={last.at} />
       </p>
-      <ul className="differences">
+      <ul className="stack differences">
         {found.map(({ place, before, after }) => (
-          <li key={place}>
+          <li key={place} className="line">
             <code>{plain(place)}</code>
             {before !== undefined && <del>{plain(before)}</del>}
             {after !== undefined && <ins>{plain(after)}</ins>}

@@ -1,10 +1,12 @@
-import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
-import { useId, useState } from "react";
+import { useQuery } from "@tanstack/react-query";
+import { useState } from "react";
 import { api, data, type Schemas } from "../../api/client";
+import { useAction } from "../../parts/action";
 import { Code } from "../../parts/Code";
+import { Choice, Line } from "../../parts/fields";
 import { plain, readObject } from "../../parts/json";
 import { announce } from "../../parts/notices";
-import { Badge, When } from "../../parts/small";
+import { Badge, Button, Fold, When } from "../../parts/small";
 import { t } from "../../text";
 import { Facts } from "./Facts";
 
@@ -23,8 +25,6 @@ function One({ request, group }: { request: Approval; group: Approval[] }) {
   const [edited, setEdited] = useState<string | null>(null);
   const [scope, setScope] = useState<NonNullable<Scope>>("once");
   const [note, setNote] = useState("");
-  const [open, setOpen] = useState(false);
-  const id = useId();
   const callers = [...new Set(group.map(({ caller }) => caller))];
   const read = edited === null ? null : readObject(edited);
   const wrong = read !== null && !("value" in read);
@@ -36,8 +36,8 @@ function One({ request, group }: { request: Approval; group: Approval[] }) {
     mutate({ scope, note, arguments: read !== null && "value" in read ? read.value : undefined });
 
   return (
-    <li className="card request">
-      <div className="request-head">
+    <li className="card stack">
+      <div className="ends">
         <h2>{request.tool}</h2>
         {group.length > 1 && <Badge tone="warn">{t("approvals.identical", { n: group.length })}</Badge>}
         <span className="muted">
@@ -45,7 +45,7 @@ function One({ request, group }: { request: Approval; group: Approval[] }) {
         </span>
       </div>
       <p>{plain(request.reason)}</p>
-      <p className="row-facts">
+      <p className="line row-facts">
         <span>{t("approvals.by", { caller: plain(callers.join(", ")) })}</span>
         <When moment={request.askedAt} />
         {request.touches.map((one) => (
@@ -53,11 +53,11 @@ function One({ request, group }: { request: Approval; group: Approval[] }) {
         ))}
       </p>
       {edited === null ? (
-        <Code label={t("approvals.arguments")} text={own} />
+        <Code label={t("recipe.arguments")} text={own} />
       ) : (
         <>
           <textarea
-            aria-label={t("approvals.arguments")}
+            aria-label={t("recipe.arguments")}
             aria-invalid={wrong}
             rows={Math.min(16, edited.split("\n").length + 1)}
             dir="ltr"
@@ -67,31 +67,18 @@ function One({ request, group }: { request: Approval; group: Approval[] }) {
           {wrong && <p className="wrong">{t("test.json.object")}</p>}
         </>
       )}
-      <details open={open} onToggle={(event) => setOpen(event.currentTarget.open)}>
-        <summary>{t("approvals.more")}</summary>
-        {open && <Details id={request.id} />}
-      </details>
-      <div className="decision">
-        <label htmlFor={`${id}note`}>{t("approvals.note")}</label>
-        <input id={`${id}note`} value={note} onChange={(event) => setNote(event.target.value)} />
-        <label htmlFor={`${id}scope`}>{t("approvals.scope")}</label>
-        <select id={`${id}scope`} value={scope} onChange={(event) => setScope(event.target.value as typeof scope)}>
-          {scopes.map((one) => (
-            <option key={one} value={one}>
-              {t(`approvals.scope.${one}`)}
-            </option>
-          ))}
-        </select>
-        <div className="decision-buttons">
-          <button type="button" className="button primary" disabled={isPending || wrong} onClick={approve}>
-            {t("approvals.approve")}
-          </button>
-          <button type="button" className="button" disabled={isPending} onClick={() => mutate({ deny: true, note })}>
-            {t("approvals.deny")}
-          </button>
-          <button type="button" className="button quiet" onClick={() => setEdited(edited === null ? own : null)}>
+      <Fold title={t("approvals.more")}>{() => <Details id={request.id} />}</Fold>
+      <div className="stack">
+        <div className="fields">
+          <Line label={t("approvals.note")} value={note} change={setNote} />
+          <Choice label={t("approvals.scope")} value={scope} change={setScope} of={scopes} text={(one) => t(`approvals.scope.${one}`)} />
+        </div>
+        <div className="line decision-buttons">
+          <Button look="primary" disabled={isPending || wrong} onClick={approve}>{t("approvals.approve")}</Button>
+          <Button disabled={isPending} onClick={() => mutate({ deny: true, note })}>{t("approvals.deny")}</Button>
+          <Button look="quiet" onClick={() => setEdited(edited === null ? own : null)}>
             {edited === null ? t("approvals.edit") : t("approvals.unedit")}
-          </button>
+          </Button>
         </div>
       </div>
     </li>
@@ -104,20 +91,16 @@ type Decision =
 
 /** What decides about exactly what is shown. Where somebody else was faster, the person is told. */
 function useDecision(group: Approval[]) {
-  const client = useQueryClient();
-  return useMutation({
-    mutationFn: async (decision: Decision) => {
-      for (const request of group) {
-        try {
-          await decide(request, decision);
-          announce(t(decision.deny ? "approvals.denied" : "approvals.approved", { tool: request.tool }));
-        } catch (error) {
-          const reason = error instanceof Error ? error.message : String(error);
-          announce(t("approvals.refused", { tool: request.tool, reason }));
-        }
+  return useAction(async (decision: Decision) => {
+    for (const request of group) {
+      try {
+        await decide(request, decision);
+        announce(t(decision.deny ? "approvals.denied" : "approvals.approved", { tool: request.tool }));
+      } catch (error) {
+        const reason = error instanceof Error ? error.message : String(error);
+        announce(t("approvals.refused", { tool: request.tool, reason }));
       }
-    },
-    onSettled: () => client.invalidateQueries(),
+    }
   });
 }
 

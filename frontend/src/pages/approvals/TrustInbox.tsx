@@ -2,7 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { api, data } from "../../api/client";
 import { DiffLines } from "../../parts/DiffLines";
 import { plain } from "../../parts/json";
-import { Badge } from "../../parts/small";
+import { Badge, Bullets } from "../../parts/small";
 import { Shown } from "../../parts/states";
 import { t } from "../../text";
 
@@ -10,7 +10,7 @@ import { t } from "../../text";
 export function TrustInbox() {
   const trust = useQuery({ queryKey: ["trust"], queryFn: () => data(api.GET("/trust")) });
   return (
-    <section className="trust" aria-labelledby="trust">
+    <section className="stack" aria-labelledby="trust">
       <h2 id="trust">{t("trust.title")}</h2>
       <Shown query={trust}>
         {({ waiting, tools }) => {
@@ -26,15 +26,11 @@ export function TrustInbox() {
                   </li>
                 ))}
                 {waits.map((tool) => (
-                  <li key={tool.name} className="row trust-row">
+                  <li key={tool.name} className="row stack">
                     <p>
                       <strong>{tool.name}</strong> <Badge tone="warn">{t(`trust.${tool.status === "new" ? "new" : "changed"}`)}</Badge>
                     </p>
-                    <ul className="bullets">
-                      {[...new Set([...tool.touches, ...tool.reasons])].map((one) => (
-                        <li key={one}>{plain(one)}</li>
-                      ))}
-                    </ul>
+                    <Bullets of={[...new Set([...tool.touches, ...tool.reasons])]} />
                     {tool.diff !== "" && (
                       <details>
                         <summary>{t("trust.diff")}</summary>

@@ -1,13 +1,14 @@
-import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
+import { useQuery } from "@tanstack/react-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { api, data, type Schemas } from "../../api/client";
 import { Code } from "../../parts/Code";
-import { Line, More } from "../../parts/fields";
+import { Line } from "../../parts/fields";
 import { saveFile } from "../../parts/files";
 import { Heading } from "../../parts/Heading";
 import { plain } from "../../parts/json";
-import { Badge, When } from "../../parts/small";
-import { Empty, Failure, Loading } from "../../parts/states";
+import { Pages, usePages } from "../../parts/Pages";
+import { Badge, Button, When } from "../../parts/small";
+import { Empty } from "../../parts/states";
 import { t } from "../../text";
 import "../runs/runs.css";
 import "./audit.css";
@@ -21,13 +22,9 @@ export function Page() {
   const address = useSearch({ strict: false }) as Record<string, string | undefined>;
   const navigate = useNavigate();
   const asked = Object.fromEntries(FIELDS.map((name) => [name, address[name] || undefined]));
-  const pages = useInfiniteQuery({
-    queryKey: ["audit", asked],
-    queryFn: ({ pageParam: pageToken }: { pageParam: string | undefined }) =>
-      data(api.GET("/audit", { params: { query: { ...asked, pageSize: PAGE, pageToken } } })),
-    initialPageParam: undefined,
-    getNextPageParam: (page) => page.nextPageToken ?? undefined,
-  });
+  const pages = usePages(["audit", asked], (pageToken) =>
+    data(api.GET("/audit", { params: { query: { ...asked, pageSize: PAGE, pageToken } } })),
+  );
   const lines = pages.data?.pages.flatMap((page) => page.lines) ?? [];
   return (
     <div className="runs audit">
@@ -45,23 +42,15 @@ export function Page() {
         ))}
       </div>
       <p>
-        <button type="button" className="button" disabled={lines.length === 0} onClick={() => save(lines)}>
-          {t("audit.export", { n: lines.length })}
-        </button>
+        <Button disabled={lines.length === 0} onClick={() => save(lines)}>{t("audit.export", { n: lines.length })}</Button>
       </p>
-      {pages.isError && <Failure error={pages.error} retry={() => void pages.refetch()} />}
-      {pages.isPending && <Loading />}
-      {pages.data !== undefined && lines.length === 0 && <Empty title={t("audit.none")} />}
-      <ul className="rows">
-        {lines.map((line, index) => (
+      <Pages pages={pages} rows={(page) => page.lines} none={<Empty title={t("audit.none")} />}>
+        {(line, index) => (
           <li key={line.seq ?? `stray ${index}`} className="row audit-row">
             <Entry line={line} />
           </li>
-        ))}
-      </ul>
-      {pages.hasNextPage && (
-        <More load={() => void pages.fetchNextPage()} />
-      )}
+        )}
+      </Pages>
     </div>
   );
 }

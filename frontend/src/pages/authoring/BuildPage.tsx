@@ -7,12 +7,15 @@ import type { Finding } from "../../parts/Editor";
 import { Choice } from "../../parts/fields";
 import { Heading } from "../../parts/Heading";
 import { plain } from "../../parts/json";
+import { announce } from "../../parts/notices";
+import { Bullets, Button } from "../../parts/small";
 import { Failure, Loading, Shown } from "../../parts/states";
+import type { Grant } from "../../parts/Watched";
 import { t } from "../../text";
 import { DraftTest } from "./DraftTest";
 import { given, nextVersion, textOf, useChecked } from "./drafts";
 import { RecipeForm } from "./RecipeForm";
-import { KINDS, type Kind, manifestOf, type Recipe, STARTS } from "./recipe";
+import { grantedIn, KINDS, type Kind, manifestOf, type Recipe, STARTS } from "./recipe";
 import { Save } from "./Save";
 import "./build.css";
 import { toYaml } from "./yaml";
@@ -35,7 +38,8 @@ export function Page() {
     <Shown query={base}>
       {(tool) => {
         const text = textOf(tool) ?? "";
-        return <Build key={tool.toolID} base={tool} start={tool.source === "user" ? nextVersion(text) : text} notes={[]} />;
+        const start = tool.source === "user" ? nextVersion(text) : text;
+        return <Build key={tool.toolID} base={tool} start={how === "given" && given.text !== "" ? given.text : start} notes={[]} />;
       }}
     </Shown>
   );
@@ -57,6 +61,19 @@ function Build({ base, start, notes }: { base?: Tool; start: string; notes: read
   const findings = checked?.diagnostics ?? [];
   const tool = current ? (checked?.tool ?? null) : null;
 
+  const take = (grants: Grant[]) => {
+    if (mode === "form") {
+      setRecipes({ ...recipes, command: { ...recipes.command, ...grantedIn(grants) } });
+      announce(t("watch.taken"));
+      return;
+    }
+    data(api.POST("/tools/draft/permissions", { body: { text, grants } }))
+      .then((changed) => {
+        setWritten(changed.text);
+        announce(t("watch.taken"));
+      })
+      .catch((failure: Error) => announce(failure.message));
+  };
   const saved = useRef(false);
   useBlocker({
     shouldBlockFn: () => !saved.current && !confirm(t("build.leave")),
@@ -66,21 +83,15 @@ function Build({ base, start, notes }: { base?: Tool; start: string; notes: read
 
   return (
     <div className="build">
-      <header className="tool-head">
+      <header className="line tool-head">
         <Heading text={base === undefined ? t("build.new") : t(base.source === "user" ? "build.version" : "build.copy", { name: base.displayName || base.name })} />
         <Save tool={tool} text={text} base={base} before={base === undefined ? null : (textOf(base) ?? "")} done={() => (saved.current = true)} />
       </header>
       {base !== undefined && base.source !== "user" && <p className="warnings">{t("build.copy.about")}</p>}
-      {notes.length > 0 && (
-        <ul className="warnings">
-          {notes.map((note) => (
-            <li key={note}>{plain(note)}</li>
-          ))}
-        </ul>
-      )}
-      <section className="card build-input" aria-label={t("build.definition")}>
+      <Bullets className="warnings" of={notes} />
+      <section className="card stack build-input" aria-label={t("build.definition")}>
         {base === undefined && (
-          <div className="build-modes">
+          <div className="line">
             <div className="tabs">
               {(["form", "text"] as const).map((one) => (
                 <button
@@ -123,14 +134,14 @@ function Build({ base, start, notes }: { base?: Tool; start: string; notes: read
         {error !== null && <Failure error={error} />}
         <Findings found={mode === "form" && isNew ? [] : findings} open={mode === "text" ? setGoTo : undefined} />
       </section>
-      <DraftTest key={base?.toolID} tool={tool} text={text} />
+      <DraftTest key={base?.toolID} tool={tool} text={text} take={mode === "form" && kind !== "command" ? undefined : take} />
     </div>
   );
 }
 
 function Findings({ found, open }: { found: readonly Finding[]; open?: (finding: Finding) => void }) {
   return (
-    <ul className="findings" aria-label={t("build.findings")} aria-live="polite">
+    <ul className="stack findings" aria-label={t("build.findings")} aria-live="polite">
       {found.map((one) => {
         const message = plain(one.message);
         return (
@@ -138,9 +149,7 @@ function Findings({ found, open }: { found: readonly Finding[]; open?: (finding:
             {open === undefined ? (
               message
             ) : (
-              <button type="button" className="button quiet" onClick={() => open({ ...one })}>
-                {`${t("build.line", { line: one.line })}: ${message}`}
-              </button>
+              <Button look="quiet" onClick={() => open({ ...one })}>{`${t("build.line", { line: one.line })}: ${message}`}</Button>
             )}
           </li>
         );

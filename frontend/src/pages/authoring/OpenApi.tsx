@@ -1,10 +1,9 @@
-import { useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { api, data, type Schemas } from "../../api/client";
-import { Form, Line } from "../../parts/fields";
+import { useAction } from "../../parts/action";
+import { Form, Line, Send } from "../../parts/fields";
 import { plain } from "../../parts/json";
-import { Badge } from "../../parts/small";
-import { Failure } from "../../parts/states";
+import { Badge, Bullets, Button } from "../../parts/small";
 import { t } from "../../text";
 
 type Report = Schemas["ImportedTools"];
@@ -15,32 +14,24 @@ export function OpenApi() {
   const [file, setFile] = useState<File | null>(null);
   const [prefix, setPrefix] = useState("");
   const [replace, setReplace] = useState(false);
-  const [report, setReport] = useState<Report | null>(null);
   const [left, setLeft] = useState<ReadonlySet<string>>(new Set());
-  const [state, setState] = useState<{ busy: boolean; failure: unknown }>({ busy: false, failure: null });
-  const queries = useQueryClient();
+  const [report, setReport] = useState<Report | null>(null);
+  const { mutate, error, isPending } = useAction(
+    async (only: string[] | null) => {
+      const source = file === null ? { url } : { text: await file.text() };
+      return data(api.POST("/import/openapi", { body: { ...source, prefix, replace, write: only !== null, only: only ?? [] } }));
+    },
+    { done: setReport, refused: null },
+  );
   const names = report?.operations.flatMap(({ tool }) => (tool === undefined ? [] : [tool])) ?? [];
   const chosen = names.filter((name) => !left.has(name));
   const written = report !== null && report.written.length > 0;
-
-  const ask = async (write: boolean) => {
-    setState({ busy: true, failure: null });
-    try {
-      const source = file === null ? { url } : { text: await file.text() };
-      const body = { ...source, prefix, write, replace, only: write && left.size > 0 ? chosen : [] };
-      setReport(await data(api.POST("/import/openapi", { body })));
-      if (write) void queries.invalidateQueries();
-      setState({ busy: false, failure: null });
-    } catch (failure) {
-      setState({ busy: false, failure });
-    }
-  };
   return (
     <>
       <Form
         submit={() => {
           setLeft(new Set());
-          void ask(false);
+          mutate(null);
         }}
       >
         <Line label={t("import.openapi.url")} type="url" dir="ltr" value={url} disabled={file !== null} change={setUrl} />
@@ -49,32 +40,19 @@ export function OpenApi() {
           <input type="file" accept=".json,.yml,.yaml" onChange={(event) => setFile(event.target.files?.[0] ?? null)} />
         </label>
         <Line label={t("import.openapi.prefix")} dir="ltr" value={prefix} change={setPrefix} />
-        <button type="submit" className="button primary" disabled={state.busy || (file === null && url === "")}>
-          {t("import.read")}
-        </button>
+        <Send label={t("import.read")} disabled={isPending || (file === null && url === "")} error={error} />
       </Form>
-      {state.failure !== null && <Failure error={state.failure} />}
       {report !== null && (
         <>
           <h2>{plain(report.title)}</h2>
           <p className="muted">{t("import.openapi.found", { n: report.tools, skipped: report.skipped })}</p>
-          <ul className="bullets">
-            {report.notes.map((note) => (
-              <li key={note}>{plain(note)}</li>
-            ))}
-          </ul>
+          <Bullets of={report.notes} />
           {written ? (
             <>
               <p role="status">
                 <Badge tone="good">{t("import.written", { n: report.written.length })}</Badge> {t("trust.how")}
               </p>
-              <ul className="bullets">
-                {report.written.map((path) => (
-                  <li key={path}>
-                    <code>{path}</code>
-                  </li>
-                ))}
-              </ul>
+              <Bullets of={report.written} />
             </>
           ) : (
             <>
@@ -92,9 +70,9 @@ export function OpenApi() {
                 <input type="checkbox" checked={replace} onChange={(event) => setReplace(event.target.checked)} />
                 <span>{t("import.openapi.replace")}</span>
               </label>
-              <button type="button" className="button primary" disabled={state.busy || chosen.length === 0} onClick={() => void ask(true)}>
+              <Button look="primary" disabled={isPending || chosen.length === 0} onClick={() => mutate(left.size > 0 ? chosen : [])}>
                 {t("import.openapi.write", { n: chosen.length })}
-              </button>
+              </Button>
             </>
           )}
         </>

@@ -60,6 +60,7 @@ function questions(kind: Kind, tools: string[]): Record<string, unknown> {
       read: list("read"),
       write: list("write"),
       hosts: list("hosts"),
+      env: list("env"),
     },
     composite: {
       steps: field("steps", {
@@ -81,20 +82,34 @@ function questions(kind: Kind, tools: string[]): Record<string, unknown> {
   return { type: "object", required: ["name", "description"], properties: { ...common, ...own[kind] } };
 }
 
+/** Return the names of the arguments that a tool needs, of its entry in MCP's form. */
+function neededBy({ inputSchema = {} }: { inputSchema?: { required?: string[] } }): string[] {
+  return inputSchema.required ?? [];
+}
+
 type Props = { kind: Kind; recipe: Recipe; onChange: (recipe: Recipe) => void };
 
 /** Questions about a tool for a person who writes no YAML. */
 export function RecipeForm({ kind, recipe, onChange }: Props) {
   const tools = useQuery({
     queryKey: ["tools", "names"],
-    queryFn: () => data(api.GET("/tools", { params: { query: { sort: "name", recommendedPageSize: TOOLS } } })),
-    select: (page) => page.tools.map(({ name }) => name),
+    queryFn: () => data(api.GET("/tools", { params: { query: { sort: "name", recommendedPageSize: TOOLS, for: "mcp" } } })),
+    select: (page) => new Map(page.tools.map(({ name, entry }) => [name, neededBy(entry ?? {})])),
     enabled: kind === "composite",
   });
-  const schema = useMemo(() => questions(kind, tools.data ?? []), [kind, tools.data]);
+  const schema = useMemo(() => questions(kind, [...(tools.data?.keys() ?? [])]), [kind, tools.data]);
+  // A step whose tool was just named gets a line for each argument that the tool needs.
+  const withArguments = (next: Recipe): Recipe => ({
+    ...next,
+    steps: next.steps?.map((step, index) => {
+      const needed = tools.data?.get(step.tool ?? "");
+      const isNew = recipe.steps?.[index]?.tool !== step.tool && Object.values(step.args ?? {}).every((one) => !one);
+      return needed === undefined || !isNew ? step : { ...step, args: Object.fromEntries(needed.map((name) => [name, ""])) };
+    }),
+  });
   return (
     <Suspense fallback={<Loading />}>
-      <SchemaForm key={kind} schema={schema} value={recipe} refused={[]} onChange={(value) => onChange(value as Recipe)} />
+      <SchemaForm key={kind} schema={schema} value={recipe} refused={[]} onChange={(value) => onChange(withArguments(value as Recipe))} />
     </Suspense>
   );
 }

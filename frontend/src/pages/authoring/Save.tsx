@@ -5,11 +5,12 @@ import { api, data, type Tool } from "../../api/client";
 import { Decide, Dialog } from "../../parts/Dialog";
 import { Choice, Line } from "../../parts/fields";
 import { announce } from "../../parts/notices";
+import { Button } from "../../parts/small";
 import { Failure, Loading } from "../../parts/states";
 import { t } from "../../text";
 import { toolPath } from "../tools/paths";
-import { Touches } from "./DraftTest";
 import { createBundle, type DraftTool, put } from "./drafts";
+import { Touches } from "./trust";
 
 const Diff = lazy(() => import("../../parts/Diff"));
 
@@ -29,9 +30,7 @@ export function Save(props: Props) {
   const { tool } = props;
   return (
     <>
-      <button type="button" className="button primary save" disabled={tool === null} onClick={() => setOpen(true)}>
-        {t("build.save")}
-      </button>
+      <Button look="primary" className="save" disabled={tool === null} onClick={() => setOpen(true)}>{t("build.save")}</Button>
       {open && tool !== null && <Confirm {...props} tool={tool} close={() => setOpen(false)} />}
     </>
   );
@@ -77,8 +76,8 @@ function Confirm({ tool, text, base, before, done, close }: Props & { tool: Draf
         <Touches tool={tool} />
       </div>
       {own === undefined && (
-        <div className="save-bundle">
-          <Choice label={t("tool.bundle")} value={bundle} change={setChosen} of={[...names.keys(), ""]} text={(one) => names.get(one) ?? t("build.bundle.new")} />
+        <div className="fields">
+          <Choice label={t("tools.filter.bundleIDs")} value={bundle} change={setChosen} of={[...names.keys(), ""]} text={(one) => names.get(one) ?? t("build.bundle.new")} />
           {bundle === "" && <Line label={t("build.bundle.name")} value={name} change={setName} />}
         </div>
       )}

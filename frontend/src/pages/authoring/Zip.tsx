@@ -1,8 +1,8 @@
-import { useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { errorOf, type Schemas, send } from "../../api/client";
-import { Choice } from "../../parts/fields";
-import { Badge } from "../../parts/small";
+import { useAction } from "../../parts/action";
+import { Choice, Form, Send } from "../../parts/fields";
+import { Badge, Button } from "../../parts/small";
 import { Failure } from "../../parts/states";
 import { t } from "../../text";
 
@@ -16,34 +16,26 @@ export function Zip() {
   const [enable, setEnable] = useState(true);
   const [plan, setPlan] = useState<Plan | null>(null);
   const [done, setDone] = useState(false);
-  const [failure, setFailure] = useState<unknown>(null);
-  const queries = useQueryClient();
-
-  const ask = async (dryRun: boolean) => {
-    setFailure(null);
-    try {
-      const query = new URLSearchParams({ onConflict, enable: String(enable), dryRun: String(dryRun) }).toString();
+  const { mutate, error, isPending } = useAction(
+    async (only: boolean) => {
+      const query = new URLSearchParams({ onConflict, enable: String(enable), dryRun: String(only) }).toString();
       const headers = { "content-type": "application/zip" };
       const answer = await send(`/tools/import?${query}`, { method: "POST", headers, body: file });
       const body: unknown = await answer.json();
       if (!answer.ok) throw errorOf(body, answer.status);
-      setPlan(body as Plan);
-      setDone(!dryRun);
-      if (!dryRun) void queries.invalidateQueries();
-    } catch (error) {
-      setFailure(error);
-    }
-  };
-  const changed = () => setPlan(null);
+      return body as Plan;
+    },
+    {
+      done: (found, only) => {
+        setPlan(found);
+        setDone(!only);
+      },
+      refused: null,
+    },
+  );
   return (
     <>
-      <form
-        onSubmit={(event) => {
-          event.preventDefault();
-          void ask(true);
-        }}
-        onChange={changed}
-      >
+      <Form submit={() => mutate(true)} onChange={() => setPlan(null)}>
         <label className="field-stack">
           <span>{t("import.zip.file")}</span>
           <input type="file" accept=".zip" onChange={(event) => setFile(event.target.files?.[0] ?? null)} />
@@ -53,11 +45,8 @@ export function Zip() {
           <input type="checkbox" checked={enable} onChange={(event) => setEnable(event.target.checked)} />
           <span>{t("import.zip.enable")}</span>
         </label>
-        <button type="submit" className="button primary" disabled={file === null}>
-          {t("import.read")}
-        </button>
-      </form>
-      {failure !== null && <Failure error={failure} />}
+        <Send label={t("import.read")} disabled={isPending || file === null} error={error} />
+      </Form>
       {plan !== null && (
         <>
           <h2>
@@ -75,9 +64,7 @@ export function Zip() {
             ))}
           </ul>
           {!done && plan.refused === null && (
-            <button type="button" className="button primary" disabled={!plan.changes} onClick={() => void ask(false)}>
-              {t("import.zip.write")}
-            </button>
+            <Button look="primary" disabled={!plan.changes} onClick={() => mutate(false)}>{t("import.title")}</Button>
           )}
         </>
       )}

@@ -1,5 +1,7 @@
 /** What the guided form asks about a tool, and the manifest that it makes of the answers. */
 
+import { type Grant, valuesOf } from "../../parts/Watched";
+
 export const KINDS = ["http", "command", "composite"] as const;
 export type Kind = (typeof KINDS)[number];
 
@@ -21,6 +23,7 @@ export type Recipe = {
   read?: string[];
   write?: string[];
   hosts?: string[];
+  env?: string[];
   steps?: Step[];
   output?: string;
 };
@@ -77,21 +80,28 @@ function http(recipe: Recipe): Record<string, unknown> {
     query,
     headers,
     body: values(recipe.body),
-    response: filled({ json_path: part }),
+    response: filled({ [part?.startsWith("$") ? "jsonpath" : "json_path"]: part }),
   });
   const host = /^https?:\/\/([^/?#]+)/.exec(address)?.[1];
   const secrets = Object.fromEntries(secretsOf(block, given).map((name) => [name, { type: "string", required: true }]));
   return { exec: { http: block }, permissions: filled({ network: host === undefined ? undefined : { allow: [host] }, secrets }) };
 }
 
+/** Return the answers of a command that grant exactly this. */
+export function grantedIn(grants: Grant[]): Recipe {
+  const [read, write, hosts, env] = (["fs.read", "fs.write", "network.allow", "env"] as const).map((one) => valuesOf(grants, one));
+  return { read, write, hosts, env };
+}
+
 const some = (list: string[]) => list.filter((one) => one !== "");
 
-function command({ program = "", words = [], read = [], write = [], hosts = [] }: Recipe): Record<string, unknown> {
+function command({ program = "", words = [], read = [], write = [], hosts = [], env = [] }: Recipe): Record<string, unknown> {
   const block = filled({ entrypoint: program, args: words.filter((one) => one !== undefined && one !== null) });
   const allow = some(hosts);
   const permissions = filled({
     network: allow.length > 0 ? { allow } : undefined,
     fs: filled({ read: some(read), write: some(write) }),
+    env: some(env),
   });
   return { exec: { command: block }, ...filled({ permissions }) };
 }

@@ -1,9 +1,10 @@
-import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { useQuery } from "@tanstack/react-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { api, data } from "../../api/client";
+import { useAction } from "../../parts/action";
 import { Choice } from "../../parts/fields";
 import { Heading } from "../../parts/Heading";
-import { announce } from "../../parts/notices";
+import { Button } from "../../parts/small";
 import { Empty, Shown } from "../../parts/states";
 import { t } from "../../text";
 import { Composer } from "./Composer";
@@ -34,7 +35,6 @@ export function Page() {
 function Chat({ names, first }: { names: string[]; first: string }) {
   const address = useSearch({ strict: false }) as { agent?: string; session?: string };
   const navigate = useNavigate();
-  const client = useQueryClient();
   const session = address.session ?? "";
   const agent = names.find((name) => name === address.agent) ?? first;
   const turns = useQuery({
@@ -42,30 +42,23 @@ function Chat({ names, first }: { names: string[]; first: string }) {
     queryFn: () => data(api.GET("/runs", { params: { query: { sessionId: session, pageSize: MOST } } })),
     enabled: session !== "",
   });
-  const send = useMutation({
-    mutationFn: (prompt: string) =>
-      data(api.POST("/runs", { body: { agent, prompt, sessionId: session || null, stream: true } })),
-    onSuccess: ({ sessionId }) => {
-      void navigate({ to: "/chat", replace: true, search: { agent, session: sessionId } });
-      return client.invalidateQueries({ queryKey: ["runs", "session", sessionId] });
-    },
-    onError: (error) => announce(error.message),
-  });
+  const send = useAction(
+    (prompt: string) => data(api.POST("/runs", { body: { agent, prompt, sessionId: session || null, stream: true } })),
+    { done: ({ sessionId }) => navigate({ to: "/chat", replace: true, search: { agent, session: sessionId } }), refused: null },
+  );
   const runs = turns.data?.runs.toReversed() ?? [];
 
   return (
     <div className="chat">
-      <div className="chat-head">
+      <div className="line chat-head">
         <Heading text={t("page.chat")} />
-        <Choice className="sort" label={t("chat.agent")} value={agent} change={(one) => void navigate({ to: "/chat", search: { agent: one, session } })} of={names} />
+        <Choice className="sort" label={t("runs.agent")} value={agent} change={(one) => void navigate({ to: "/chat", search: { agent: one, session } })} of={names} />
         {session !== "" && (
-          <button type="button" className="button" onClick={() => void navigate({ to: "/chat", search: { agent } })}>
-            {t("chat.new")}
-          </button>
+          <Button onClick={() => void navigate({ to: "/chat", search: { agent } })}>{t("chat.new")}</Button>
         )}
       </div>
       {runs.length === 0 && <Empty title={t("chat.begin", { agent })} hint={t("chat.begin.hint")} />}
-      <ol className="turns">
+      <ol className="stack turns">
         {runs.map(({ id }) => (
           <Turn key={id} id={id} />
         ))}

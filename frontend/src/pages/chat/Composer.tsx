@@ -1,7 +1,7 @@
 import { lazy, Suspense, useEffect, useRef, useState } from "react";
 import { Form } from "../../parts/fields";
 import { announce } from "../../parts/notices";
-import { Badge } from "../../parts/small";
+import { Badge, Button } from "../../parts/small";
 import { t } from "../../text";
 import { Result } from "../tools/Result";
 import { type Attached, attached, invoked, useAttached, withOutputs } from "./attached";
@@ -49,14 +49,12 @@ export function Composer({ busy, send }: { busy: boolean; send: (prompt: string)
   };
 
   return (
-    <Form className="card composer" submit={start}>
+    <Form className="card stack composer" submit={start}>
       {tools.all.map((one) => (
         <Chip key={one.key} one={one} tools={tools} />
       ))}
       <div className="composer-line">
-        <button type="button" className="button" aria-label={t("chat.add")} onClick={() => setPicking(true)}>
-          +
-        </button>
+        <Button aria-label={t("chat.add")} onClick={() => setPicking(true)}>+</Button>
         <textarea
           ref={box}
           rows={Math.min(10, message.split("\n").length + 1)}
@@ -74,9 +72,7 @@ export function Composer({ busy, send }: { busy: boolean; send: (prompt: string)
             start();
           }}
         />
-        <button type="submit" className="button primary" disabled={busy || working || message.trim() === ""}>
-          {t("chat.send")}
-        </button>
+        <Button type="submit" look="primary" disabled={busy || working || message.trim() === ""}>{t("chat.send")}</Button>
       </div>
       {picking && (
         <Suspense>
@@ -103,25 +99,18 @@ function Chip({ one, tools }: { one: Attached; tools: ReturnType<typeof useAttac
       <textarea
         rows={Math.min(8, one.text.split("\n").length)}
         dir="ltr"
-        aria-label={`${one.tool.name}: ${t("approvals.arguments")}`}
+        aria-label={`${one.tool.name}: ${t("recipe.arguments")}`}
         aria-invalid={!("value" in read)}
         value={one.text}
         onChange={(event) => tools.write(one.key, event.target.value)}
       />
       {one.ended !== undefined && <Result ended={one.ended} />}
       {one.problem !== undefined && <p className="wrong">{one.problem}</p>}
-      <p className="run-actions">
-        <button
-          type="button"
-          className="button"
-          disabled={one.state === "running" || !("value" in read)}
-          onClick={() => void tools.start(one)}
-        >
+      <p className="line run-actions">
+        <Button disabled={one.state === "running" || !("value" in read)} onClick={() => void tools.start(one)}>
           {t(one.state === "pending" ? "chat.run" : "chat.retry")}
-        </button>
-        <button type="button" className="button quiet" onClick={() => tools.remove(one.key)}>
-          {t("chat.remove", { tool: one.tool.name })}
-        </button>
+        </Button>
+        <Button look="quiet" onClick={() => tools.remove(one.key)}>{t("chat.remove", { tool: one.tool.name })}</Button>
       </p>
     </details>
   );

@@ -25,12 +25,12 @@ export function Turn({ id }: { id: string }) {
       <Shown query={run}>
         {(found) => (
           <>
-            <div className="bubble you">
+            <div className="stack bubble you">
               <span className="visually-hidden">{t("chat.you")}</span>
               {plain(found.prompt)}
             </div>
-            <div className="bubble" aria-live="polite">
-              <p className="bubble-head">
+            <div className="stack bubble" aria-live="polite">
+              <p className="line bubble-head">
                 <strong>{found.agent}</strong>
                 <Link to={`/runs/${id}`}>{t("chat.details")}</Link>
                 <Change run={found} quiet />
@@ -78,7 +78,5 @@ function Output({ id, state }: { id: string; state: string }) {
   if (result == null) return null;
   const { ok, value, error } = result;
   const text = ok ? (typeof value === "string" ? value : JSON.stringify(value, null, 2)) : (error?.message ?? "");
-  return (
-    <Code className={ok ? "" : "wrong"} text={text} />
-  );
+  return <Code className={ok ? "" : "wrong"} text={text} />;
 }

@@ -1,10 +1,13 @@
-import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { api, data, type Schemas } from "../../api/client";
+import { useAction } from "../../parts/action";
 import { Code } from "../../parts/Code";
-import { Form, Line, Lines } from "../../parts/fields";
+import { Form, Line, Lines, Send } from "../../parts/fields";
+import { plain } from "../../parts/json";
 import { announce } from "../../parts/notices";
+import { Button } from "../../parts/small";
 import { Failure } from "../../parts/states";
+import { type Grant, valuesOf, Watched } from "../../parts/Watched";
 import { t } from "../../text";
 import { listOf } from "./lists";
 
@@ -13,7 +16,6 @@ const EMPTY = { name: "", what: "", hosts: "", read: "", write: "", env: "" };
 
 /** The form that adds a server, after a look at what it starts and may use. */
 export function NewServer() {
-  const client = useQueryClient();
   const [given, setGiven] = useState(EMPTY);
   const field = (name: keyof typeof EMPTY) => ({
     label: t(`servers.new.${name}`),
@@ -21,18 +23,29 @@ export function NewServer() {
     change: (value: string) => setGiven({ ...given, [name]: value }),
     dir: "ltr",
   });
-  const { mutate, reset, variables: seen, data: found, error, isPending } = useMutation({
-    mutationFn: (entry: Entry) => data(api.POST("/servers", { body: entry })),
-    onSuccess: (answer) => {
-      if ("digest" in answer) return;
-      announce(t("servers.new.done", { name: answer.name, n: answer.tools.length }));
-      setGiven(EMPTY);
-      reset();
-      void client.invalidateQueries();
+  const { mutate, reset, variables: seen, data: found, error, isPending } = useAction(
+    (entry: Entry) => data(api.POST("/servers", { body: entry })),
+    {
+      done: (answer) => {
+        if ("digest" in answer) return;
+        announce(t("servers.new.done", { name: answer.name, n: answer.tools.length }));
+        setGiven(EMPTY);
+        reset();
+      },
+      refused: null,
     },
-  });
+  );
+  const watch = useAction((entry: Entry) => data(api.POST("/servers/watch", { body: entry })), { refused: null });
+  const take = (grants: Grant[]) => {
+    const of = (permission: string) => valuesOf(grants, permission).join(", ");
+    const hosts = valuesOf(grants, "network").includes("true") ? "*" : of("network.allow");
+    setGiven({ ...given, hosts, read: of("fs.read"), write: of("fs.write") });
+    watch.reset();
+    reset();
+    announce(t("watch.taken"));
+  };
   return (
-    <Form className="card new" title={t("servers.new")} submit={() => mutate(entryOf(given))}>
+    <Form className="card stack new" title={t("servers.new")} submit={() => mutate(entryOf(given))}>
       <div className="fields">
         <Line {...field("name")} required placeholder="time" />
         <Line {...field("what")} required placeholder="uvx mcp-server-time" />
@@ -41,17 +54,23 @@ export function NewServer() {
         <Line {...field("write")} />
         <Lines {...field("env")} rows={2} placeholder={"TOKEN=${TIME_TOKEN}"} />
       </div>
-      <button type="submit" className="button" disabled={isPending}>
-        {t("servers.new.look")}
-      </button>
-      {error !== null && <Failure error={error} />}
+      <Send label={t("servers.new.look")} disabled={isPending} error={error} />
       {found !== undefined && "digest" in found && seen !== undefined && (
-        <div role="status" className="explained">
+        <div role="status" className="stack">
           <Code text={found.lines.join("\n")} />
           <p className="muted">{t("servers.new.about")}</p>
-          <button type="button" className="button primary" onClick={() => mutate({ ...seen, trust: found.digest })}>
-            {t("servers.new.add")}
-          </button>
+          <div className="line">
+            <Button look="primary" onClick={() => mutate({ ...seen, trust: found.digest })}>{t("servers.new.add")}</Button>
+            <Button disabled={watch.isPending} onClick={() => watch.mutate({ ...seen, trust: found.digest })}>{t("watch.server")}</Button>
+          </div>
+          {watch.error !== null && <Failure error={watch.error} />}
+          {watch.data?.error != null && <p className="wrong">{plain(watch.data.error.message)}</p>}
+          {watch.data !== undefined && (
+            <>
+              <p className="muted">{t("watch.tools", { tools: watch.data.tools.join(", ") })}</p>
+              <Watched watched={watch.data.watched} label={t("watch.take")} take={take} />
+            </>
+          )}
         </div>
       )}
     </Form>

@@ -3,6 +3,7 @@ import type { ComponentType } from "react";
 import { Heading } from "../../parts/Heading";
 import { t } from "../../text";
 import { Machine } from "./Machine";
+import { Messages } from "./Messages";
 import { PARTS, type Part } from "./parts";
 import { Policy } from "./Policy";
 import { Secrets } from "./Secrets";
@@ -19,6 +20,7 @@ const SHOWN: Record<Part, ComponentType> = {
   tokens: Tokens,
   policy: Policy,
   workers: Workers,
+  messages: Messages,
   machine: Machine,
 };
 

@@ -1,10 +1,11 @@
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { api, data, type Schemas } from "../../api/client";
-import { Form, Line, Lines } from "../../parts/fields";
+import { Form, Line, Lines, Send } from "../../parts/fields";
 import { plain, readObject } from "../../parts/json";
 import { EffectBadge } from "../../parts/EffectBadge";
-import { Failure, Shown } from "../../parts/states";
+import { Card } from "../../parts/small";
+import { Shown } from "../../parts/states";
 import { t } from "../../text";
 import { Rehearsal } from "./Rehearsal";
 
@@ -15,22 +16,21 @@ export function Policy() {
     <>
       <Shown query={policy}>
         {({ rules, default: otherwise }) => (
-          <section className="card" aria-labelledby="rules">
-            <h2 id="rules">{t("policy.rules")}</h2>
+          <Card className="stack" title={t("policy.rules")}>
             <p className="muted">{t("policy.order")}</p>
-            <ol className="rules">
+            <ol className="stack">
               {rules.map((rule) => (
-                <li key={rule.name}>
+                <li key={rule.name} className="line">
                   <EffectBadge effect={rule.effect} /> <strong>{plain(rule.name)}</strong>
                   <Conditions rule={rule} />
                   {rule.reason !== undefined && <span className="muted">{plain(rule.reason)}</span>}
                 </li>
               ))}
-              <li>
+              <li className="line">
                 <EffectBadge effect={otherwise} /> {t("policy.default")}
               </li>
             </ol>
-          </section>
+          </Card>
         )}
       </Shown>
       <Explain />
@@ -65,16 +65,13 @@ function Explain() {
     },
   });
   return (
-    <Form className="card new" title={t("policy.explain")} submit={mutate}>
+    <Form className="card stack new" title={t("policy.explain")} submit={mutate}>
       <div className="fields">
-        <Line label={t("policy.tool")} required value={tool} change={setTool} />
-        <Line label={t("policy.caller")} required value={caller} placeholder="token:ci" change={setCaller} />
-        <Lines label={t("policy.arguments")} rows={2} dir="ltr" aria-invalid={!("value" in read)} value={text} change={setText} />
+        <Line label={t("audit.tool")} required value={tool} change={setTool} />
+        <Line label={t("audit.caller")} required value={caller} placeholder="token:ci" change={setCaller} />
+        <Lines label={t("recipe.arguments")} rows={2} dir="ltr" aria-invalid={!("value" in read)} value={text} change={setText} />
       </div>
-      <button type="submit" className="button" disabled={isPending || !("value" in read)}>
-        {t("policy.explain.do")}
-      </button>
-      {error !== null && <Failure error={error} />}
+      <Send label={t("policy.explain.do")} disabled={isPending || !("value" in read)} error={error} />
       {found !== undefined && error === null && <Explained found={found} />}
     </Form>
   );
@@ -82,15 +79,15 @@ function Explain() {
 
 function Explained({ found }: { found: Schemas["Explanation"] }) {
   return (
-    <div role="status" className="explained">
+    <div role="status" className="stack">
       <p>
         <EffectBadge effect={found.effect} /> {plain(found.why)}
       </p>
       {found.arguments === null && <p className="muted">{t("policy.strictest")}</p>}
       {!found.listed && <p className="muted">{t("policy.unlisted")}</p>}
-      <ol className="rules">
+      <ol className="stack">
         {found.steps.map((step) => (
-          <li key={step.rule}>
+          <li key={step.rule} className="line">
             <EffectBadge effect={step.effect} /> <strong>{plain(step.rule)}</strong>
             <span className="muted">{plain(answerOf(step))}</span>
           </li>

@@ -1,10 +1,12 @@
-import { useMutation, useQueryClient } from "@tanstack/react-query";
+import { useMutation } from "@tanstack/react-query";
 import { useState } from "react";
 import { api, data, type Schemas } from "../../api/client";
 import { type Effect, EffectBadge } from "../../parts/EffectBadge";
-import { Choice, Form, Line, Lines, More } from "../../parts/fields";
+import { useAction } from "../../parts/action";
+import { Choice, Form, Line, Lines, Send } from "../../parts/fields";
 import { plain, readObject } from "../../parts/json";
 import { announce } from "../../parts/notices";
+import { useSome } from "../../parts/Pages";
 import { When } from "../../parts/small";
 import { Failure } from "../../parts/states";
 import { Sure } from "../../parts/Sure";
@@ -39,7 +41,7 @@ export function Rehearsal() {
     });
   };
   return (
-    <Form className="card new" title={t("policy.try")} submit={submit}>
+    <Form className="card stack new" title={t("policy.try")} submit={submit}>
       <p className="muted">{t("policy.try.about")}</p>
       <div className="fields">
         <Choice label={t("policy.effect")} value={effect} change={setEffect} of={EFFECTS} text={(one) => t(`policy.${one}`)} />
@@ -49,10 +51,7 @@ export function Rehearsal() {
         <Choice label={t("policy.days")} value={days} change={setDays} of={DAYS} />
         <Lines label={t("policy.when")} rows={2} dir="ltr" aria-invalid={wrong} value={when} change={setWhen} />
       </div>
-      <button type="submit" className="button" disabled={isPending || wrong}>
-        {t("policy.try.do")}
-      </button>
-      {error !== null && <Failure error={error} />}
+      <Send label={t("policy.try.do")} disabled={isPending || wrong} error={error} />
       {found !== undefined && rule !== undefined && (
         <>
           <Outcome found={found} />
@@ -65,14 +64,12 @@ export function Rehearsal() {
 
 /** The button that adds the rule that was tried, whatever the form says by now. */
 function Add({ rule, done }: { rule: Rule; done: () => void }) {
-  const client = useQueryClient();
-  const add = useMutation({
-    mutationFn: () => data(api.POST("/policy/rules", { body: { rule } })),
-    onSuccess: ({ inForce, path }) => {
+  const add = useAction(() => data(api.POST("/policy/rules", { body: { rule } })), {
+    done: ({ inForce, path }) => {
       announce(t(inForce ? "policy.added" : "policy.added.waits", { path }));
       done();
     },
-    onSettled: () => client.invalidateQueries({ queryKey: ["policy"] }),
+    refused: null,
   });
   return (
     <>
@@ -84,9 +81,9 @@ function Add({ rule, done }: { rule: Rule; done: () => void }) {
 }
 
 function Outcome({ found }: { found: Schemas["Rehearsal"] }) {
-  const [most, setMost] = useState(FEW);
+  const [shown, more] = useSome(found.matching, FEW);
   return (
-    <div role="status" className="explained">
+    <div role="status" className="stack">
       <p>
         {t("policy.calls", { n: found.calls })} {found.gone > 0 && t("policy.gone", { n: found.gone })}
       </p>
@@ -99,9 +96,9 @@ function Outcome({ found }: { found: Schemas["Rehearsal"] }) {
       ) : (
         <>
           <h3>{t("policy.matching")}</h3>
-          <ul className="rules">
-            {found.matching.slice(0, most).map((call, index) => (
-              <li key={index} className="long">
+          <ul className="stack">
+            {shown.map((call, index) => (
+              <li key={index} className="line long">
                 <EffectBadge effect={call.now} /> → <EffectBadge effect={call.then} /> <strong>{call.tool}</strong>
                 <span className="muted">{plain(call.caller)}</span>
                 <span className="muted">
@@ -111,7 +108,7 @@ function Outcome({ found }: { found: Schemas["Rehearsal"] }) {
               </li>
             ))}
           </ul>
-          {found.matching.length > most && <More load={() => setMost(most + 10 * FEW)} />}
+          {more}
         </>
       )}
     </div>

@@ -1,10 +1,12 @@
-import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { api, data, type Schemas } from "../../api/client";
+import { useAction } from "../../parts/action";
 import { Code } from "../../parts/Code";
+import { Decide, Dialog } from "../../parts/Dialog";
 import { plain } from "../../parts/json";
 import { announce } from "../../parts/notices";
-import { Badge } from "../../parts/small";
+import { Badge, Bullets, Button, Fold } from "../../parts/small";
 import { Sure } from "../../parts/Sure";
 import { Empty, Shown } from "../../parts/states";
 import { t } from "../../text";
@@ -33,9 +35,9 @@ export function Servers() {
               {t("servers.failed", { name, reason: plain(reason) })}
             </p>
           ))}
-          <ul className="cards">
+          <ul className="stack">
             {found.map((one) => (
-              <li key={one.name} className="card entry">
+              <li key={one.name} className="card stack">
                 <ServerCard server={one} />
               </li>
             ))}
@@ -51,13 +53,13 @@ function ServerCard({ server }: { server: Server }) {
   const waiting = Object.entries(server.waiting);
   return (
     <>
-      <div className="entry-head">
+      <div className="line">
         <h2>{server.name}</h2>
         <Badge tone={TONES[server.state]}>{t(`servers.${server.state}`)}</Badge>
         <Actions server={server} />
       </div>
       <code>{plain(server.where)}</code>
-      <p className="row-facts">
+      <p className="line row-facts">
         {waiting.length > 0 && <span>{t("servers.waits", { n: waiting.length })}</span>}
         <span>{t("servers.starts", { n: server.starts })}</span>
         {server.protocol !== null && <span>MCP {server.protocol}</span>}
@@ -65,7 +67,7 @@ function ServerCard({ server }: { server: Server }) {
       </p>
       {server.state === "not trusted" && <p className="warnings">{t("servers.trust")}</p>}
       {server.error !== null && (
-        <div className="problem">
+        <div className="stack problem">
           <p>{plain(server.error.message)}</p>
           {server.error.hint !== null && <p>{plain(server.error.hint)}</p>}
         </div>
@@ -85,49 +87,29 @@ function ServerCard({ server }: { server: Server }) {
 }
 
 function Lines({ title, lines }: { title: string; lines: string[] }) {
-  if (lines.length === 0) return null;
-  return (
-    <details>
-      <summary>{title}</summary>
-      <ul className="bullets">
-        {lines.map((line) => (
-          <li key={line}>{plain(line)}</li>
-        ))}
-      </ul>
-    </details>
-  );
+  return lines.length > 0 && <Fold title={title}>{() => <Bullets of={lines} />}</Fold>;
 }
 
 function Actions({ server: { name, state, transport } }: { server: Server }) {
-  const client = useQueryClient();
   const path = { server: name };
   const [hosts, setHosts] = useState<string[]>([]);
-  const more = {
-    onError: (error: Error) => announce(t("servers.failed", { name, reason: error.message })),
-    onSettled: () => client.invalidateQueries({ queryKey: ["servers"] }),
-  };
-  const restart = useMutation({
-    mutationFn: () => data(api.POST("/servers/{server}/restart", { params: { path } })),
-    ...more,
-  });
-  const login = useMutation({
-    mutationFn: (allowed: string[]) => {
+  const refused = (error: Error) => t("servers.failed", { name, reason: error.message });
+  const restart = useAction(() => data(api.POST("/servers/{server}/restart", { params: { path } })), { refused });
+  const login = useAction(
+    (allowed: string[]) => {
       setHosts(allowed);
       return data(api.POST("/servers/{server}/login", { params: { path }, body: { hosts: allowed } }));
     },
-    onSuccess: ({ address, host }) =>
-      address === null && host === null && announce(t("servers.login.done", { name })),
-    ...more,
-  });
-  const logout = useMutation({
-    mutationFn: () => data(api.DELETE("/servers/{server}/login", { params: { path } })),
-    onSuccess: ({ loggedOut }) => announce(t(loggedOut ? "servers.logout.done" : "servers.logout.none", { name })),
-    ...more,
+    { done: ({ address, host }) => address === null && host === null && announce(t("servers.login.done", { name })), refused },
+  );
+  const logout = useAction(() => data(api.DELETE("/servers/{server}/login", { params: { path } })), {
+    done: ({ loggedOut }) => announce(t(loggedOut ? "servers.logout.done" : "servers.logout.none", { name })),
+    refused,
   });
   const next = login.data;
-  if (state === "not trusted") return null;
+  if (state === "not trusted") return <Removal name={name} refused={refused} />;
   return (
-    <div className="entry-actions">
+    <div className="line entry-actions">
       {next?.address != null && (
         <a className="button primary" href={next.address} target="_blank" rel="noreferrer">
           {t("servers.login.open", { name })}
@@ -136,22 +118,38 @@ function Actions({ server: { name, state, transport } }: { server: Server }) {
       {next?.host != null && (
         <>
           <span>{t("servers.login.host", { name, host: next.host })}</span>
-          <button type="button" className="button" onClick={() => login.mutate([...hosts, next.host ?? ""])}>
-            {t("servers.login.allow", { host: next.host })}
-          </button>
+          <Button onClick={() => login.mutate([...hosts, next.host ?? ""])}>{t("servers.login.allow", { host: next.host })}</Button>
         </>
       )}
       {transport !== "stdio" && (
         <>
-          <button type="button" className="button" disabled={login.isPending} onClick={() => login.mutate(hosts)}>
-            {t("servers.login")}
-          </button>
-          <Sure label={t("servers.logout")} disabled={logout.isPending} act={logout.mutate} />
+          <Button disabled={login.isPending} onClick={() => login.mutate(hosts)}>{t("servers.login")}</Button>
+          <Sure label={t("app.logout")} disabled={logout.isPending} act={logout.mutate} />
         </>
       )}
-      <button type="button" className="button" disabled={restart.isPending} onClick={() => restart.mutate()}>
-        {t("servers.restart")}
-      </button>
+      <Removal name={name} refused={refused} />
+      <Button disabled={restart.isPending} onClick={() => restart.mutate()}>{t("servers.restart")}</Button>
     </div>
+  );
+}
+
+/** The button that removes a server, after its consequences were read. */
+function Removal({ name, refused }: { name: string; refused: (error: Error) => string }) {
+  const [open, setOpen] = useState(false);
+  const close = () => setOpen(false);
+  const { mutate, isPending } = useAction<void, Schemas["ServerRemoved"]>(
+    () => data(api.DELETE("/servers/{server}", { params: { path: { server: name } } })),
+    { done: ({ file, left }) => announce(left ?? t("servers.removed", { name, file })), refused },
+  );
+  return (
+    <>
+      <Button onClick={() => setOpen(true)}>{t("secrets.remove")}</Button>
+      {open && (
+        <Dialog title={t("servers.remove", { name })} close={close}>
+          <Bullets of={[t("servers.remove.tools"), t("servers.remove.gone"), t("servers.remove.again")]} />
+          <Decide label={t("secrets.remove")} busy={isPending} act={() => mutate(undefined, { onSettled: close })} close={close} />
+        </Dialog>
+      )}
+    </>
   );
 }

@@ -1,10 +1,11 @@
-import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { api, data, type Schemas } from "../../api/client";
-import { Choice, copy, Form, Line } from "../../parts/fields";
+import { useAction } from "../../parts/action";
+import { Choice, copy, Form, Line, Send } from "../../parts/fields";
 import { announce } from "../../parts/notices";
-import { Badge, When } from "../../parts/small";
-import { Empty, Failure, Shown } from "../../parts/states";
+import { Badge, Button, Rows, When } from "../../parts/small";
+import { Empty, Shown } from "../../parts/states";
 import { Sure } from "../../parts/Sure";
 import { t } from "../../text";
 import { listOf } from "./lists";
@@ -17,31 +18,23 @@ const DAY_S = 86_400;
 /** The tokens of programs: made, shown once, revoked. */
 export function Tokens() {
   const tokens = useQuery({ queryKey: ["tokens"], queryFn: () => data(api.GET("/tokens")) });
-  const client = useQueryClient();
-  const revoke = useMutation({
-    mutationFn: (tokenName: string) => data(api.DELETE("/tokens/{tokenName}", { params: { path: { tokenName } } })),
-    onSuccess: (_, name) => announce(t("tokens.revoked", { name })),
-    onError: (error) => announce(error.message),
-    onSettled: () => client.invalidateQueries({ queryKey: ["tokens"] }),
+  const revoke = useAction((tokenName: string) => data(api.DELETE("/tokens/{tokenName}", { params: { path: { tokenName } } })), {
+    done: (_, name) => announce(t("tokens.revoked", { name })),
   });
   return (
     <>
       <NewToken />
       <Shown query={tokens}>
-        {({ tokens: found }) =>
-          found.length === 0 ? (
-            <Empty title={t("tokens.none")} hint={t("tokens.none.hint")} />
-          ) : (
-            <ul className="rows">
-              {found.map((one) => (
-                <li key={one.name} className="row">
-                  <TokenFacts token={one} />
-                  <Sure label={t("tokens.revoke")} disabled={revoke.isPending} act={() => revoke.mutate(one.name)} />
-                </li>
-              ))}
-            </ul>
-          )
-        }
+        {({ tokens: found }) => (
+          <Rows of={found} none={<Empty title={t("tokens.none")} hint={t("tokens.none.hint")} />}>
+            {(one) => (
+              <li key={one.name} className="row">
+                <TokenFacts token={one} />
+                <Sure label={t("tokens.revoke")} disabled={revoke.isPending} act={() => revoke.mutate(one.name)} />
+              </li>
+            )}
+          </Rows>
+        )}
       </Shown>
     </>
   );
@@ -50,20 +43,20 @@ export function Tokens() {
 function TokenFacts({ token: { name, scopes, tools, owner, expires } }: { token: Schemas["TokenAnswer"] }) {
   return (
     <div className="row-main">
-      <p className="entry-head">
+      <p className="line">
         <span className="row-title">{name}</span>
         {scopes.map((scope) => (
           <Badge key={scope}>{scope}</Badge>
         ))}
       </p>
-      <p className="row-facts">
+      <p className="line row-facts">
         <span>{owner}</span>
         <span>{tools === null ? t("tokens.all") : tools.join(", ")}</span>
         {expires === null ? (
           <span>{t("tokens.forever")}</span>
         ) : (
           <span>
-            {t("tokens.expires")} <When moment={expires} />
+            {t("approvals.expires")} <When moment={expires} />
           </span>
         )}
       </p>
@@ -76,9 +69,8 @@ function NewToken() {
   const [scopes, setScopes] = useState<readonly Scope[]>(["read", "invoke"]);
   const [tools, setTools] = useState("");
   const [days, setDays] = useState<(typeof DAYS)[number]>("30");
-  const client = useQueryClient();
-  const { mutate, data: made, error, isPending } = useMutation({
-    mutationFn: () => {
+  const { mutate, data: made, error, isPending } = useAction(
+    () => {
       const patterns = listOf(tools);
       const body = {
         name,
@@ -88,13 +80,12 @@ function NewToken() {
       };
       return data(api.POST("/tokens", { body }));
     },
-    onSuccess: () => setName(""),
-    onSettled: () => client.invalidateQueries({ queryKey: ["tokens"] }),
-  });
+    { done: () => setName(""), refused: null },
+  );
   return (
-    <Form className="card new" title={t("tokens.new")} submit={mutate}>
+    <Form className="card stack new" title={t("tokens.new")} submit={mutate}>
       <div className="fields">
-        <Line label={t("tokens.name")} required value={name} change={setName} />
+        <Line label={t("tools.sort.name")} required value={name} change={setName} />
         <Line label={t("tokens.tools")} value={tools} change={setTools} />
         <Choice label={t("tokens.ends")} value={days} change={setDays} of={DAYS} text={(one) => t(`tokens.ends.${one}`)} />
       </div>
@@ -113,17 +104,12 @@ function NewToken() {
           </label>
         ))}
       </fieldset>
-      <button type="submit" className="button primary" disabled={isPending || scopes.length === 0}>
-        {t("tokens.make")}
-      </button>
-      {error !== null && <Failure error={error} />}
+      <Send label={t("tokens.make")} disabled={isPending || scopes.length === 0} error={error} />
       {made !== undefined && (
-        <div className="once" role="status">
+        <div className="stack once" role="status">
           <p>{t("tokens.once", { name: made.name })}</p>
           <code dir="ltr">{made.token}</code>
-          <button type="button" className="button" onClick={() => void copy(made.token)}>
-            {t("import.copy")}
-          </button>
+          <Button onClick={() => void copy(made.token)}>{t("import.copy")}</Button>
         </div>
       )}
     </Form>

@@ -2,7 +2,9 @@ import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { useState } from "react";
 import { api, data, type Schemas } from "../../api/client";
-import { Choice, More } from "../../parts/fields";
+import { Choice } from "../../parts/fields";
+import { useSome } from "../../parts/Pages";
+import { Card, Fold } from "../../parts/small";
 import { Shown } from "../../parts/states";
 import { Table } from "../../parts/Table";
 import { language, number, t } from "../../text";
@@ -115,13 +117,12 @@ function Bar({ index, sums, shows, most }: BarProps) {
 /** The tools that were called, by any of their numbers. */
 function Top({ tools, choose }: { tools: ToolDays[]; choose: (name: string) => void }) {
   const [by, setBy] = useState<(typeof COLUMNS)[number]>("calls");
-  const [most, setMost] = useState(FEW);
   const rows = tools
     .map((tool) => ({ tool, sums: { ...sumOf(tool.days), schemaTokens: tool.schemaTokens } }))
     .toSorted((one, other) => other.sums[by] - one.sums[by]);
+  const [shown, more] = useSome(rows, FEW);
   return (
-    <section className="card" aria-labelledby="top">
-      <h2 id="top">{t("usage.top")}</h2>
+    <Card title={t("usage.top")}>
       <Table
         head={[
           t("usage.tool"),
@@ -132,7 +133,7 @@ function Top({ tools, choose }: { tools: ToolDays[]; choose: (name: string) => v
           )),
         ]}
         sorted={COLUMNS.indexOf(by) + 1}
-        rows={rows.slice(0, most).map(({ tool, sums }) => ({
+        rows={shown.map(({ tool, sums }) => ({
           key: tool.name,
           cells: [
             <button key={tool.name} type="button" className="sorts" onClick={() => choose(tool.name)}>
@@ -146,20 +147,18 @@ function Top({ tools, choose }: { tools: ToolDays[]; choose: (name: string) => v
           ],
         }))}
       />
-      {rows.length > most && <More load={() => setMost(most + 5 * FEW)} />}
-    </section>
+      {more}
+    </Card>
   );
 }
 
 function Unused({ tools }: { tools: ToolDays[] }) {
-  const [open, setOpen] = useState(false);
   if (tools.length === 0) return null;
   const costly = tools.toSorted((one, other) => other.schemaTokens - one.schemaTokens);
   const tokens = tools.reduce((sum, one) => sum + one.schemaTokens, 0);
   return (
-    <details className="card" open={open} onToggle={(event) => setOpen(event.currentTarget.open)}>
-      <summary>{t("usage.unused", { n: tools.length, tokens })}</summary>
-      {open && (
+    <Fold className="card" title={t("usage.unused", { n: tools.length, tokens })}>
+      {() => (
         <ul className="versions">
           {costly.map((tool) => (
             <li key={tool.name} className="long">
@@ -169,6 +168,6 @@ function Unused({ tools }: { tools: ToolDays[] }) {
           ))}
         </ul>
       )}
-    </details>
+    </Fold>
   );
 }

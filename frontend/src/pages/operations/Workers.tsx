@@ -1,7 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { api, data } from "../../api/client";
 import { plain } from "../../parts/json";
-import { Badge, When } from "../../parts/small";
+import { Badge, Card, Rows, When } from "../../parts/small";
 import { Empty, Shown } from "../../parts/states";
 import { number, t } from "../../text";
 
@@ -18,34 +18,30 @@ export function Workers() {
     <>
       <Queue />
       <Shown query={workers}>
-        {({ workers: found }) =>
-          found.length === 0 ? (
-            <Empty title={t("workers.none")} hint={t("workers.none.hint")} />
-          ) : (
-            <ul className="rows">
-              {found.map((one) => (
-                <li key={one.name} className="row">
-                  <div className="row-main">
-                    <p className="entry-head">
-                      <span className="row-title">{one.name}</span>
-                      <Badge>{t(`workers.${one.kind}`)}</Badge>
+        {({ workers: found }) => (
+          <Rows of={found} none={<Empty title={t("workers.none")} hint={t("workers.none.hint")} />}>
+            {(one) => (
+              <li key={one.name} className="row">
+                <div className="row-main">
+                  <p className="line">
+                    <span className="row-title">{one.name}</span>
+                    <Badge>{t(`workers.${one.kind}`)}</Badge>
+                  </p>
+                  <p className="line row-facts">
+                    <span>{t("workers.runs", { n: one.running })}</span>
+                    <span>{t("servers.tools", { n: one.tools.length })}</span>
+                    <When moment={one.seenAt} />
+                  </p>
+                  {Object.entries(one.refused).map(([reason, tools]) => (
+                    <p key={reason} className="wrong">
+                      {t("workers.refused", { reason: plain(reason), tools: tools.join(", ") })}
                     </p>
-                    <p className="row-facts">
-                      <span>{t("workers.runs", { n: one.running })}</span>
-                      <span>{t("workers.tools", { n: one.tools.length })}</span>
-                      <When moment={one.seenAt} />
-                    </p>
-                    {Object.entries(one.refused).map(([reason, tools]) => (
-                      <p key={reason} className="wrong">
-                        {t("workers.refused", { reason: plain(reason), tools: tools.join(", ") })}
-                      </p>
-                    ))}
-                  </div>
-                </li>
-              ))}
-            </ul>
-          )
-        }
+                  ))}
+                </div>
+              </li>
+            )}
+          </Rows>
+        )}
       </Shown>
     </>
   );
@@ -58,8 +54,7 @@ function Queue() {
     refetchInterval: AGAIN_MS,
   });
   return (
-    <section className="card" aria-labelledby="queue">
-      <h2 id="queue">{t("workers.queue")}</h2>
+    <Card title={t("workers.queue")}>
       <Shown query={queue}>
         {(found) => (
           <>
@@ -86,6 +81,6 @@ function Queue() {
           </>
         )}
       </Shown>
-    </section>
+    </Card>
   );
 }

@@ -2,8 +2,7 @@ import { useMutation } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import { useState } from "react";
 import { api, data, type Schemas } from "../../api/client";
-import { Choice, Form, Lines } from "../../parts/fields";
-import { Failure } from "../../parts/states";
+import { Choice, Form, Lines, Send } from "../../parts/fields";
 import { t } from "../../text";
 
 /** Begins another run that continues after a step of this one. */
@@ -22,13 +21,10 @@ export function Fork({ run }: { run: Schemas["Timeline"] }) {
   return (
     <details>
       <summary className="button">{t("run.fork")}</summary>
-      <Form className="new run-form" submit={mutate}>
+      <Form className="stack new run-form" submit={mutate}>
         <Choice label={t("run.fork.after")} value={after} change={setAfter} of={steps} />
         <Lines label={t("run.fork.prompt")} rows={2} value={prompt} change={setPrompt} />
-        <button type="submit" className="button primary" disabled={isPending}>
-          {t("run.fork.start")}
-        </button>
-        {error !== null && <Failure error={error} />}
+        <Send label={t("run.fork.start")} disabled={isPending} error={error} />
       </Form>
     </details>
   );

@@ -2,7 +2,8 @@ import { useMutation, useQuery } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import { lazy, Suspense, useState } from "react";
 import { ApiError, api, data } from "../../api/client";
-import { Choice, Form, Lines } from "../../parts/fields";
+import { Choice, Form, Lines, Send } from "../../parts/fields";
+import { Fold } from "../../parts/small";
 import { Failure, Loading } from "../../parts/states";
 import { t } from "../../text";
 
@@ -11,12 +12,10 @@ const WORKFLOW = "workflow:";
 
 /** Starts a run of any agent or workflow. */
 export function NewRun() {
-  const [open, setOpen] = useState(false);
   return (
-    <details className="card" open={open} onToggle={(event) => setOpen(event.currentTarget.open)}>
-      <summary>{t("run.new")}</summary>
-      {open && <Questions />}
-    </details>
+    <Fold className="card" title={t("run.new")}>
+      {() => <Questions />}
+    </Fold>
   );
 }
 
@@ -47,7 +46,7 @@ function Questions() {
   if (what === "") return <p className="muted">{t("run.new.none")}</p>;
   const about = workflow?.description ?? agents.find(({ name }) => name === what)?.description;
   return (
-    <Form className="new run-form" submit={mutate}>
+    <Form className="stack new run-form" submit={mutate}>
       <Choice
         label={t("run.new.what")}
         value={what}
@@ -74,10 +73,7 @@ function Questions() {
           </Suspense>
         </fieldset>
       )}
-      <button type="submit" className="button primary" disabled={isPending}>
-        {t("run.new.start")}
-      </button>
-      {error !== null && <Failure error={error} />}
+      <Send label={t("run.new.start")} disabled={isPending} error={error} />
     </Form>
   );
 }

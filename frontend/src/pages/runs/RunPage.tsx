@@ -1,9 +1,11 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link, useParams } from "@tanstack/react-router";
 import { api, data, type Schemas } from "../../api/client";
+import { Code, Value } from "../../parts/Code";
 import { Heading } from "../../parts/Heading";
 import { plain } from "../../parts/json";
-import { When } from "../../parts/small";
+import { useSome } from "../../parts/Pages";
+import { Card, When } from "../../parts/small";
 import { Shown } from "../../parts/states";
 import { number, t } from "../../text";
 import { Change } from "./change";
@@ -46,18 +48,23 @@ export function Page() {
 
 function Head({ run }: { run: Schemas["Timeline"] }) {
   return (
-    <header className="run-head">
+    <header className="stack">
       <Heading text={run.agent} title={`${run.agent}: ${t(`run.${run.state}`)}`}>
         {" "}
         <StateBadge state={run.state} />
       </Heading>
-      <p className="row-facts">
+      <p className="line row-facts">
         <span>{plain(run.caller)}</span>
         <When moment={run.createdAt} />
         <span>{t("run.tokens", { n: number(run.inputTokens + run.outputTokens) })}</span>
-        {run.costUsd !== null && <span>{t("run.cost", { usd: run.costUsd.toFixed(4) })}</span>}
+        {run.costUsd !== null && run.costUsd > 0 && <span>{t("run.cost", { usd: run.costUsd.toFixed(4) })}</span>}
         <span>{t("run.active", { s: run.activeS.toFixed(1) })}</span>
       </p>
+      {run.error !== null && (
+        <p className="problem" role="alert">
+          <code>{run.error.code}</code> {plain(run.error.message)}
+        </p>
+      )}
       <Actions run={run} />
     </header>
   );
@@ -65,7 +72,7 @@ function Head({ run }: { run: Schemas["Timeline"] }) {
 
 function Actions({ run }: { run: Schemas["Timeline"] }) {
   return (
-    <div className="run-actions">
+    <div className="line run-actions">
       <Change run={run} />
       {/* A workflow would run all its steps anew. */}
       {!run.agent.startsWith(WORKFLOW) && (
@@ -80,50 +87,47 @@ function Actions({ run }: { run: Schemas["Timeline"] }) {
   );
 }
 
-/** What was asked, what the model said and called, and the end. */
+/** What was asked, what the model said and called, and its answer. */
 function Conversation({ run }: { run: Schemas["Timeline"] }) {
+  const [steps, more] = useSome(run.iterations);
   return (
-    <section className="card conversation" aria-labelledby="conversation">
-      <h2 id="conversation">{t("run.conversation")}</h2>
-      <pre tabIndex={0} className="said prompt">
-        {plain(run.prompt)}
-      </pre>
-      {run.iterations.map((step) => (
-        <div key={step.number} className={step.live ? "step" : "step replaced"}>
-          <h3>
-            {t("run.step", { n: step.number })} <span className="muted">{step.model}</span>
-          </h3>
-          {step.text !== "" && <pre tabIndex={0}>{plain(step.text)}</pre>}
-          <ul className="bullets">
-            {step.calls.map((call, index) => (
-              <li key={index}>
-                <code>{call.name}</code> <code>{plain(JSON.stringify(call.arguments))}</code> {call.state}
-                {call.served === false && <span className="wrong"> {t("run.unserved")}</span>}
-                {call.answer != null && <span className="muted"> {plain(call.answer)}</span>}
-              </li>
-            ))}
-          </ul>
-        </div>
+    <Card className="stack" title={t("run.conversation")}>
+      <Code className="said" text={run.prompt} />
+      {steps.map((step) => (
+        <Step key={step.number} step={step} />
       ))}
+      {more}
       {/* The answer of an agent is the text of its last step; that of a workflow is no step's. */}
-      {run.answer !== null && run.answer !== run.iterations.at(-1)?.text && (
-        <pre tabIndex={0} className="said answer">
-          {plain(run.answer)}
-        </pre>
-      )}
-      {run.error !== null && (
-        <p className="wrong" role="alert">
-          <code>{run.error.code}</code> {plain(run.error.message)}
-        </p>
-      )}
-    </section>
+      {run.answer !== null && run.answer !== run.iterations.at(-1)?.text && <Code className="said answer" text={run.answer} />}
+    </Card>
+  );
+}
+
+function Step({ step }: { step: Schemas["Timeline"]["iterations"][number] }) {
+  const [calls, more] = useSome(step.calls);
+  return (
+    <div className={step.live ? "stack" : "stack replaced"}>
+      <h3>
+        {t("run.step", { n: step.number })} <span className="muted">{step.model}</span>
+      </h3>
+      {step.text !== "" && <Code text={step.text} />}
+      <ul className="bullets">
+        {calls.map((call, index) => (
+          <li key={index}>
+            <code>{call.name}</code> <Value text={JSON.stringify(call.arguments)} /> {call.state}
+            {call.served === false && <span className="wrong"> {t("run.unserved")}</span>}
+            {call.answer != null && <Value text={call.answer} />}
+          </li>
+        ))}
+      </ul>
+      {more}
+    </div>
   );
 }
 
 function Below({ runs }: { runs: Schemas["RunRecord"][] }) {
   return (
-    <section className="card" aria-labelledby="below">
-      <h2 id="below">{t("run.below")}</h2>
+    <Card title={t("run.below")}>
       <ul className="versions">
         {runs.map((run) => (
           <li key={run.id} style={{ paddingInlineStart: `${run.depth * 1.25}rem` }}>
@@ -131,6 +135,6 @@ function Below({ runs }: { runs: Schemas["RunRecord"][] }) {
           </li>
         ))}
       </ul>
-    </section>
+    </Card>
   );
 }

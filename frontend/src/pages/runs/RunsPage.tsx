@@ -1,11 +1,11 @@
-import { useInfiniteQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { api, data } from "../../api/client";
-import { Choice, Line, More } from "../../parts/fields";
+import { Choice, Line } from "../../parts/fields";
 import { Heading } from "../../parts/Heading";
 import { plain } from "../../parts/json";
+import { Pages, usePages } from "../../parts/Pages";
 import { When } from "../../parts/small";
-import { Empty, Failure, Loading } from "../../parts/states";
+import { Empty } from "../../parts/states";
 import { number, t } from "../../text";
 import { NewRun } from "./NewRun";
 import { STATES, StateBadge } from "./states";
@@ -22,14 +22,7 @@ export function Page() {
   const change = (part: { state?: string; agent?: string }) =>
     void navigate({ to: "/runs", replace: true, search: { state: state ?? "", agent, ...part } });
   const query = { state, agent: agent === "" ? undefined : agent, pageSize: PAGE };
-  const pages = useInfiniteQuery({
-    queryKey: ["runs", "list", query],
-    queryFn: ({ pageParam: pageToken }: { pageParam: string | undefined }) =>
-      data(api.GET("/runs", { params: { query: { ...query, pageToken } } })),
-    initialPageParam: undefined,
-    getNextPageParam: (page) => page.nextPageToken ?? undefined,
-  });
-  const runs = pages.data?.pages.flatMap((page) => page.runs) ?? [];
+  const pages = usePages(["runs", "list", query], (pageToken) => data(api.GET("/runs", { params: { query: { ...query, pageToken } } })));
   return (
     <div className="runs">
       <Heading text={t("page.runs")} />
@@ -44,11 +37,8 @@ export function Page() {
         />
         <Line label={t("runs.agent")} type="search" value={agent} change={(one) => change({ agent: one })} />
       </div>
-      {pages.isError && <Failure error={pages.error} retry={() => void pages.refetch()} />}
-      {pages.isPending && <Loading />}
-      {pages.data !== undefined && runs.length === 0 && <Empty title={t("runs.none")} hint={t("runs.none.hint")} />}
-      <ul className="rows">
-        {runs.map((run) => (
+      <Pages pages={pages} rows={(page) => page.runs} none={<Empty title={t("runs.none")} hint={t("runs.none.hint")} />}>
+        {(run) => (
           <li key={run.id} className="row">
             <StateBadge state={run.state} />
             <div className="row-main">
@@ -62,11 +52,8 @@ export function Page() {
               <When moment={run.createdAt} />
             </p>
           </li>
-        ))}
-      </ul>
-      {pages.hasNextPage && (
-        <More load={() => void pages.fetchNextPage()} />
-      )}
+        )}
+      </Pages>
     </div>
   );
 }

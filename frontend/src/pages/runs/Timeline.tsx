@@ -1,6 +1,7 @@
 import { useState } from "react";
 import type { Schemas } from "../../api/client";
 import { Choice } from "../../parts/fields";
+import { useSome } from "../../parts/Pages";
 import { number, t } from "../../text";
 import { place, type Placed, type Span } from "./spans";
 
@@ -10,22 +11,24 @@ const ZOOMS = [1, 2, 4, 8];
 export function Timeline({ run }: { run: Schemas["Timeline"] }) {
   const [zoom, setZoom] = useState(1);
   const { placed, gaps } = place(spansOf(run));
+  const [shown, more] = useSome(placed);
   const idleMs = gaps.reduce((sum, { ms }) => sum + ms, 0);
   if (placed.length === 0) return null;
   return (
     <section className="card" aria-labelledby="timeline">
-      <div className="timeline-head">
+      <div className="ends">
         <h2 id="timeline">{t("run.timeline")}</h2>
         <Choice className="sort" label={t("run.zoom")} value={zoom} change={setZoom} of={ZOOMS} text={(one) => `${one} ×`} />
       </div>
       <div className="timeline" tabIndex={0}>
         <ol style={{ width: `${zoom * 100}%` }}>
-          {placed.map((span, index) => (
+          {shown.map((span, index) => (
             <li key={index}>
               <Bar span={span} />
             </li>
           ))}
         </ol>
+        {more}
       </div>
       {gaps.length > 0 && (
         <p className="muted">{t("run.gaps", { n: gaps.length, s: number(Math.round(idleMs / 1000)) })}</p>

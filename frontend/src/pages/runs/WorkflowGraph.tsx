@@ -1,5 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { api, data, type Schemas } from "../../api/client";
+import { Card } from "../../parts/small";
 import { t } from "../../text";
 import { stateOf, type Step, steps } from "./graph";
 
@@ -18,8 +19,7 @@ export function WorkflowGraph({ name, run }: { name: string; run: Schemas["Timel
   const width = (Math.max(0, ...placed.map(({ column }) => column)) + 1) * (WIDTH + ACROSS) - ACROSS;
   const height = (Math.max(0, ...placed.map(({ row }) => row)) + 1) * (HEIGHT + DOWN) - DOWN;
   return (
-    <section className="card" aria-labelledby="graph">
-      <h2 id="graph">{t("graph.title")}</h2>
+    <Card title={t("graph.title")}>
       <div className="graph" tabIndex={0} dir="ltr">
         <svg viewBox={`0 0 ${width} ${height}`} width={width} height={height} aria-hidden="true">
           {placed.flatMap((step) =>
@@ -32,7 +32,7 @@ export function WorkflowGraph({ name, run }: { name: string; run: Schemas["Timel
           ))}
         </ol>
       </div>
-    </section>
+    </Card>
   );
 }
 

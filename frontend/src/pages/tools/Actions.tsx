@@ -5,29 +5,28 @@ import { api, data, errorOf, send, type Tool } from "../../api/client";
 import { Decide, Dialog } from "../../parts/Dialog";
 import { saveFile } from "../../parts/files";
 import { announce } from "../../parts/notices";
+import { Button } from "../../parts/small";
 import { t } from "../../text";
 import { textOf } from "../authoring/drafts";
+
+/** Return the words by which the editor finds a tool. */
+export const pathOf = ({ bundleID, slug, version }: Tool) => `${bundleID}/${encodeURIComponent(slug)}/${encodeURIComponent(version)}`;
 
 /** What can be done with a tool beside calling it. */
 export function Actions({ tool }: { tool: Tool }) {
   const [deleting, setDeleting] = useState(false);
   const own = tool.source === "user";
-  const from = `${tool.bundleID}/${encodeURIComponent(tool.slug)}/${encodeURIComponent(tool.version)}`;
   return (
-    <div className="actions">
+    <div className="line">
       {textOf(tool) !== null && (
-        <Link to="/tools/new" search={{ from } as never} className="button">
+        <Link to="/tools/new" search={{ from: pathOf(tool) } as never} className="button">
           {t(own ? "tool.edit" : "tool.copy")}
         </Link>
       )}
       {own && (
         <>
-          <button type="button" className="button" onClick={() => void exportBundle(tool).catch((error: Error) => announce(error.message))}>
-            {t("tool.export")}
-          </button>
-          <button type="button" className="button" onClick={() => setDeleting(true)}>
-            {t("tool.delete")}
-          </button>
+          <Button onClick={() => void exportBundle(tool).catch((error: Error) => announce(error.message))}>{t("tool.export")}</Button>
+          <Button onClick={() => setDeleting(true)}>{t("tool.delete")}</Button>
         </>
       )}
       {deleting && <Deletion tool={tool} close={() => setDeleting(false)} />}

@@ -2,6 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { api, data, type Tool } from "../../api/client";
 import { EffectBadge } from "../../parts/EffectBadge";
 import { plain } from "../../parts/json";
+import { Card } from "../../parts/small";
 import { Shown } from "../../parts/states";
 import { type Key, t } from "../../text";
 
@@ -15,15 +16,14 @@ export function Callers({ tool }: { tool: Tool }) {
     queryFn: () => data(api.GET("/tools/bundles/{bundleID}/tools/{toolSlug}/version/{v}/callers", { params: { path } })),
   });
   return (
-    <section className="card" aria-labelledby="callers">
-      <h2 id="callers">{t("tool.callers")}</h2>
+    <Card title={t("tool.callers")}>
       <Shown query={callers}>
         {(found) => (
-          <ul className="callers">
+          <ul className="stack">
             {found.callers.map(({ caller, effect, why }) => {
               const known = KNOWN[caller];
               return (
-                <li key={caller}>
+                <li key={caller} className="line">
                   <EffectBadge effect={effect} />
                   <span>{known === undefined ? plain(caller) : t(known)}</span>
                   {effect !== "allow" && <span className="muted">{plain(why)}</span>}
@@ -33,6 +33,6 @@ export function Callers({ tool }: { tool: Tool }) {
           </ul>
         )}
       </Shown>
-    </section>
+    </Card>
   );
 }

@@ -1,6 +1,6 @@
 import { keepPreviousData, useQueries, useQuery } from "@tanstack/react-query";
 import { api, type Bundle, data, type Schemas } from "../../api/client";
-import { Switch } from "../../parts/small";
+import { Button, Switch } from "../../parts/small";
 import { type Key, number, t } from "../../text";
 import { asQuery, chosenBy, FACETS, type Facet, type Filters } from "./filters";
 import { useSwitch } from "./switches";
@@ -31,13 +31,7 @@ export function FacetPanel({ filters, change }: { filters: Filters; change: (par
       <summary>
         {t("tools.filters")}
         {chosen && (
-          <button
-            type="button"
-            className="button quiet"
-            onClick={() => change(chosenBy(() => []))}
-          >
-            {t("tools.filters.clear")}
-          </button>
+          <Button look="quiet" onClick={() => change(chosenBy(() => []))}>{t("tools.filters.clear")}</Button>
         )}
       </summary>
       {FACETS.map((facet, index) => (

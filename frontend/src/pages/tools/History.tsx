@@ -2,7 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { api, data, type Schemas, type Tool } from "../../api/client";
 import { plain } from "../../parts/json";
-import { Badge, When } from "../../parts/small";
+import { Badge, Button, Card, When } from "../../parts/small";
 import { Shown } from "../../parts/states";
 import { number, t } from "../../text";
 
@@ -18,36 +18,33 @@ export function History({ tool, use }: { tool: Tool; use: (text: string) => void
     select: ({ lines }: Schemas["LinePage"]) => lines.filter((line) => line.fields?.params !== undefined && line.fields.status !== undefined).slice(0, FEW),
   });
   return (
-    <section className="card" aria-labelledby="history">
-      <h2 id="history">{t("tool.history")}</h2>
+    <Card title={t("tool.history")}>
       <Shown query={calls}>
         {(found) =>
           found.length === 0 ? (
             <p className="muted">{t("tool.history.none")}</p>
           ) : (
             <>
-              <ul className="history">
+              <ul className="stack history">
                 {found.map(({ seq, time, fields = {} }) => {
                   const { params, status, caller, ms } = fields;
                   const isWhole = typeof params === "object" && !(Array.isArray(fields.cut) && fields.cut.includes("params"));
                   return (
                     <li key={seq}>
-                      <p>
+                      <p className="line">
                         <Badge tone={TONES[String(status)] ?? ""}>{String(status)}</Badge>
                         <span>{plain(String(caller ?? ""))}</span>
                         {typeof ms === "number" && <span>{t("test.duration", { ms: number(Math.round(ms)) })}</span>}
                         {time !== undefined && <When moment={time} />}
                       </p>
-                      <code title={JSON.stringify(params, null, 2)}>{plain(JSON.stringify(params))}</code>
+                      <code className="one-line" title={JSON.stringify(params, null, 2)}>{plain(JSON.stringify(params))}</code>
                       {isWhole && (
-                        <button
-                          type="button"
-                          className="button"
+                        <Button
                           aria-label={t("tool.history.again", { arguments: plain(JSON.stringify(params)) })}
                           onClick={() => use(JSON.stringify(params, null, 2))}
                         >
                           {t("tool.examples.use")}
-                        </button>
+                        </Button>
                       )}
                     </li>
                   );
@@ -60,6 +57,6 @@ export function History({ tool, use }: { tool: Tool; use: (text: string) => void
           )
         }
       </Shown>
-    </section>
+    </Card>
   );
 }

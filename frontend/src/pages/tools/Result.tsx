@@ -1,12 +1,9 @@
-import { useState } from "react";
 import type { Schemas } from "../../api/client";
 import { Code } from "../../parts/Code";
 import { Badge } from "../../parts/small";
 import { plain } from "../../parts/json";
 import { meaning, number, t } from "../../text";
 import type { CallEvent, Ended } from "./call";
-
-const MOST = 20_000;
 
 /** The events of a call as they come. */
 export function Progress({ events }: { events: CallEvent[] }) {
@@ -17,16 +14,16 @@ export function Progress({ events }: { events: CallEvent[] }) {
     <>
       {waiting !== undefined && <p className="warnings">{t("test.waiting", { reason: waiting.message ?? "" })}</p>}
       {progress !== undefined && (
-        <p className="progress">
+        <p className="line">
           <progress value={progress.done ?? undefined} max={progress.total ?? undefined} />
           {progress.total != null && <span>{t("test.progress", { done: progress.done ?? 0, total: progress.total })}</span>}
           <span>{plain(progress.message ?? "")}</span>
         </p>
       )}
       {output !== "" && (
-        <figure className="output">
+        <figure className="stack output">
           <figcaption>{t("test.output")}</figcaption>
-          <Text text={output} />
+          <Code text={output} />
         </figure>
       )}
     </>
@@ -41,11 +38,11 @@ export function Result({ ended }: { ended: Ended }) {
   const tones = { ok: "good", error: "bad", cancelled: "" } as const;
   return (
     <>
-      <p className="result-facts">
+      <p className="line">
         <Badge tone={tones[state]}>{t(`test.${state}`)}</Badge>
         {call !== null && <Times call={call} />}
       </p>
-      {ok ? <Text text={typeof value === "string" ? value : JSON.stringify(value, null, 2)} /> : <Problem error={error} />}
+      {ok ? <Code text={typeof value === "string" ? value : JSON.stringify(value, null, 2)} /> : <Problem error={error} />}
       {(warnings ?? []).map((warning) => (
         <p key={warning} className="muted">
           {plain(warning)}
@@ -76,7 +73,7 @@ function Times({ call }: { call: Schemas["CallState"] }) {
 function Problem({ error }: { error: Schemas["Problem"] | undefined }) {
   if (error === undefined) return null;
   return (
-    <div className="problem">
+    <div className="stack problem">
       {meaning(error.code) !== "" && <p>{meaning(error.code)}</p>}
       <p>
         <code>{error.code}</code> {plain(error.message)}
@@ -97,23 +94,7 @@ function Facts({ facts }: { facts: Record<string, unknown> }) {
   return (
     <details>
       <summary>{t("test.facts")}</summary>
-      <Text text={JSON.stringify(facts, null, 2)} />
+      <Code text={JSON.stringify(facts, null, 2)} />
     </details>
-  );
-}
-
-/** A text of whatever length and content. */
-function Text({ text }: { text: string }) {
-  const [whole, setWhole] = useState(false);
-  const cut = !whole && text.length > MOST;
-  return (
-    <>
-      <Code text={cut ? text.slice(0, MOST) : text} />
-      {cut && (
-        <button type="button" className="button" onClick={() => setWhole(true)}>
-          {t("test.whole", { n: text.length })}
-        </button>
-      )}
-    </>
   );
 }

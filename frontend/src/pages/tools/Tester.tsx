@@ -4,7 +4,9 @@ import { ApiError, type Tool } from "../../api/client";
 import { copy, Form, Tabs } from "../../parts/fields";
 import { readObject } from "../../parts/json";
 import { announce } from "../../parts/notices";
+import { Button } from "../../parts/small";
 import { Failure, Loading } from "../../parts/states";
+import { type Grant, Watched } from "../../parts/Watched";
 import { t } from "../../text";
 import { type CallEvent, cancel, type Ended, follow, type Send } from "./call";
 import { COPIES } from "./copies";
@@ -22,10 +24,12 @@ type Props = {
   call: Send;
   /** The tool of the catalogue, whose call can be copied. */
   tool?: Tool;
+  /** Runs it observed, and takes the permissions that the run needed. */
+  watch?: { call: (text: string) => Promise<Response | null>; label: string; take: (grants: Grant[]) => void };
 };
 
 /** A form and JSON for one value, and the answer of the call. The text is the value: exactly it is sent. */
-export function Tester({ schema, start, call, tool }: Props) {
+export function Tester({ schema, start, call, tool, watch }: Props) {
   const [text, setText] = useState(start);
   const [mode, setMode] = useState<"form" | "json">("form");
   const [state, setState] = useState<State>({ kind: "idle" });
@@ -43,11 +47,11 @@ export function Tester({ schema, start, call, tool }: Props) {
   const valid = "value" in read;
   const running = state.kind === "running";
 
-  const makeCall = async (dryRun: boolean) => {
+  const makeCall = async (begin: () => Promise<Response | null>) => {
     setEvents([]);
     setState({ kind: "running", call: "" });
     try {
-      const answer = await call(text, dryRun);
+      const answer = await begin();
       if (answer === null) {
         if (alive.current) setState({ kind: "idle" });
         return;
@@ -66,11 +70,11 @@ export function Tester({ schema, start, call, tool }: Props) {
 
   return (
     <section className="card tester" aria-labelledby="tester">
-      <div className="tester-head">
+      <div className="ends tester-head">
         <h2 id="tester">{t("tool.try")}</h2>
         <Tabs value={mode} change={setMode} of={["form", "json"] as const} text={(one) => t(`test.${one}`)} />
       </div>
-      <Form className="tester-input" submit={() => valid && !running && void makeCall(false)}>
+      <Form className="stack tester-input" submit={() => valid && !running && void makeCall(() => call(text, false))}>
         {mode === "form" && valid ? (
           <Suspense fallback={<Loading />}>
             <SchemaForm
@@ -83,34 +87,31 @@ export function Tester({ schema, start, call, tool }: Props) {
         ) : (
           <JsonField text={text} onChange={setText} />
         )}
-        <div className="actions">
-          <button type="submit" className="button primary" disabled={!valid || running}>
-            {t("test.run")}
-          </button>
-          <button type="button" className="button" disabled={!valid || running} onClick={() => void makeCall(true)}>
-            {t("test.dry")}
-          </button>
+        <div className="line">
+          <Button type="submit" look="primary" disabled={!valid || running}>{t("chat.run")}</Button>
+          <Button disabled={!valid || running} onClick={() => void makeCall(() => call(text, true))}>{t("test.dry")}</Button>
+          {watch !== undefined && (
+            <Button disabled={!valid || running} onClick={() => void makeCall(() => watch.call(text))}>{t("watch.run")}</Button>
+          )}
           {valid && tool !== undefined && <Copies tool={tool} text={text} />}
         </div>
       </Form>
-      <div className="tester-answer" aria-live="polite">
+      <div className="stack tester-answer" aria-live="polite">
         <h3>{t("test.result")}</h3>
         {state.kind === "idle" && <p className="muted">{t("test.result.none")}</p>}
         {state.kind === "running" && (
-          <p className="result-facts">
+          <p className="line">
             {t("test.running")}
-            <button
-              type="button"
-              className="button"
-              disabled={state.call === ""}
-              onClick={() => void cancel(state.call).catch((error: unknown) => announce(String(error)))}
-            >
+            <Button disabled={state.call === ""} onClick={() => void cancel(state.call).catch((error: unknown) => announce(String(error)))}>
               {t("test.cancel")}
-            </button>
+            </Button>
           </p>
         )}
         {running && <Progress events={events} />}
         {state.kind === "ended" && <Result ended={state.ended} />}
+        {watch !== undefined && state.kind === "ended" && state.ended.result.watched !== undefined && (
+          <Watched watched={state.ended.result.watched} label={watch.label} take={watch.take} />
+        )}
         {state.kind === "refused" && <Failure error={state.error} />}
       </div>
     </section>
@@ -132,7 +133,7 @@ function JsonField({ text, onChange }: { text: string; onChange: (text: string) 
         ? t("test.json.object")
         : "";
   return (
-    <label className="json">
+    <label className="stack">
       <span>{t("test.json.label")}</span>
       <textarea
         value={text}
@@ -157,13 +158,9 @@ function Copies({ tool, text }: { tool: Tool; text: string }) {
       <summary className="button">{t("test.copy")}</summary>
       <div>
         {Object.entries(COPIES).map(([name, make]) => (
-          <button key={name} type="button" className="button" onClick={() => void copy(make(tool, text))}>
-            {name}
-          </button>
+          <Button key={name} onClick={() => void copy(make(tool, text))}>{name}</Button>
         ))}
-        <button type="button" className="button" onClick={() => void copy(link)}>
-          {t("test.link")}
-        </button>
+        <Button onClick={() => void copy(link)}>{t("test.link")}</Button>
       </div>
     </details>
   );

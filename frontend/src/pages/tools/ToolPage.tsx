@@ -1,14 +1,18 @@
 import { useQuery } from "@tanstack/react-query";
-import { Link, useParams, useSearch } from "@tanstack/react-router";
+import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
 import { useState } from "react";
 import { api, data, type Tool } from "../../api/client";
 import { Code } from "../../parts/Code";
 import { Heading } from "../../parts/Heading";
+import { announce } from "../../parts/notices";
 import { SchemaTree } from "../../parts/SchemaTree";
-import { Switch, When } from "../../parts/small";
+import { Bullets, Button, Card, Pairs, Switch, When } from "../../parts/small";
 import { Shown } from "../../parts/states";
+import type { Grant } from "../../parts/Watched";
 import { type Key, number, t } from "../../text";
-import { Actions } from "./Actions";
+import { given, nextVersion, textOf } from "../authoring/drafts";
+import { useTrusted } from "../authoring/trust";
+import { Actions, pathOf } from "./Actions";
 import { Callers } from "./Callers";
 import { callOf } from "./call";
 import { History } from "./History";
@@ -33,12 +37,13 @@ function Whole({ tool }: { tool: Tool }) {
   const toggle = useSwitch();
   const { args } = useSearch({ strict: false }) as { args?: string };
   // A new start for the tester, with these arguments.
-  const [given, setGiven] = useState({ text: args ?? firstArguments(tool), turn: 0 });
-  const use = (text: string) => setGiven(({ turn }) => ({ text, turn: turn + 1 }));
+  const [start, setStart] = useState({ text: args ?? firstArguments(tool), turn: 0 });
+  const [watch, question] = useWatched(tool);
+  const use = (text: string) => setStart(({ turn }) => ({ text, turn: turn + 1 }));
 
   return (
     <div className="tool">
-      <header className="tool-head">
+      <header className="line tool-head">
         <Heading text={tool.displayName || tool.name} />
         <Marks tool={tool} />
         <Switch label={t("tools.enabled", { name: tool.name })} on={tool.isEnabled} onChange={(on) => toggle({ tool, on })} />
@@ -46,24 +51,15 @@ function Whole({ tool }: { tool: Tool }) {
         <Actions tool={tool} />
       </header>
       <Warnings tool={tool} />
-      <Tester key={given.turn} tool={tool} schema={tool.argSchema} start={given.text} call={callOf(tool)} />
+      <Tester key={start.turn} tool={tool} schema={tool.argSchema} start={start.text} call={callOf(tool)} watch={watch} />
+      {question}
       <div className="tool-facts">
-        <section className="card" aria-labelledby="touches">
-          <h2 id="touches">{t("tool.touches")}</h2>
-          {tool.touches.length === 0 ? (
-            <p>{t("tool.touches.none")}</p>
-          ) : (
-            <ul className="bullets">
-              {tool.touches.map((one) => (
-                <li key={one}>{one}</li>
-              ))}
-            </ul>
-          )}
-        </section>
-        <section className="card" aria-labelledby="arguments">
-          <h2 id="arguments">{t("tool.arguments")}</h2>
+        <Card title={t("tool.touches")}>
+          <Bullets of={tool.touches.length === 0 ? [t("tool.touches.none")] : tool.touches} />
+        </Card>
+        <Card title={t("recipe.arguments")}>
           <SchemaTree schema={tool.argSchema} none={t("tool.arguments.none")} />
-          <h2 className="second">{t("tool.answer")}</h2>
+          <h2 className="second">{t("recipe.answer")}</h2>
           {tool.outputSchema === null ? (
             <p className="muted">
               {tool.outputFormat}. {t("tool.answer.any")}
@@ -71,7 +67,7 @@ function Whole({ tool }: { tool: Tool }) {
           ) : (
             <SchemaTree schema={tool.outputSchema} none={tool.outputFormat} />
           )}
-        </section>
+        </Card>
         <Examples tool={tool} use={use} />
         <About tool={tool} />
         <Versions tool={tool} />
@@ -88,6 +84,29 @@ function Whole({ tool }: { tool: Tool }) {
   );
 }
 
+/** Return what runs a tool observed: the permissions that are taken are opened in the editor as a new version. */
+function useWatched(tool: Tool) {
+  const navigate = useNavigate();
+  const look = async () => {
+    const { tool: found, diagnostics } = await data(api.POST("/tools/draft", { body: { tool: tool.name } }));
+    if (found === null) throw new Error(diagnostics[0]?.message);
+    return found;
+  };
+  const [call, question] = useTrusted({ tool: tool.name }, look, true);
+  const text = textOf(tool);
+  const take = async (grants: Grant[]) => {
+    const old = tool.source === "user" ? nextVersion(text ?? "") : (text ?? "");
+    given.text = (await data(api.POST("/tools/draft/permissions", { body: { text: old, grants } }))).text;
+    await navigate({ to: "/tools/new", search: { from: pathOf(tool), how: "given" } as never });
+  };
+  const watch = {
+    call: (args: string) => call(args, "watch"),
+    label: t(tool.source === "user" ? "watch.version" : "watch.copy"),
+    take: (grants: Grant[]) => void take(grants).catch((error: Error) => announce(error.message)),
+  };
+  return [text === null ? undefined : watch, question] as const;
+}
+
 function firstArguments(tool: Tool): string {
   const first = tool.examples[0]?.params;
   return JSON.stringify(first ?? {}, null, 2);
@@ -96,77 +115,47 @@ function firstArguments(tool: Tool): string {
 function Warnings({ tool }: { tool: Tool }) {
   const lines = [
     tool.isEnabled ? null : t("tool.disabled"),
-    tool.trust === null ? null : t(`tool.trust.${tool.trust}`),
+    tool.trust === null ? null : t(`tool.trust.${tool.trust}`, { name: tool.name }),
     tool.unavailableBecause === null ? null : t("tool.unavailable", { reason: tool.unavailableBecause }),
     tool.asks === null ? null : t("tool.asks", { reason: tool.asks }),
   ].filter((line) => line !== null);
-  if (lines.length === 0) return null;
-  return (
-    <ul className="warnings">
-      {lines.map((line) => (
-        <li key={line}>{line}</li>
-      ))}
-    </ul>
-  );
+  return <Bullets className="warnings" of={lines} />;
 }
 
 function Examples({ tool, use }: { tool: Tool; use: (text: string) => void }) {
   if (tool.examples.length === 0) return null;
   return (
-    <section className="card" aria-labelledby="examples">
-      <h2 id="examples">{t("tool.examples")}</h2>
-      <ul className="examples">
+    <Card title={t("tool.examples")}>
+      <ul className="stack examples">
         {tool.examples.map((example, index) => {
           const text = JSON.stringify(example.params ?? {}, null, 2);
           return (
             <li key={`${index} ${text}`}>
               <span>{typeof example.description === "string" && example.description !== "" ? example.description : t("tool.examples")}</span>
-              <button type="button" className="button" onClick={() => use(text)}>
-                {t("tool.examples.use")}
-              </button>
+              <Button onClick={() => use(text)}>{t("tool.examples.use")}</Button>
               <pre>{text}</pre>
             </li>
           );
         })}
       </ul>
-    </section>
+    </Card>
   );
 }
 
 function About({ tool }: { tool: Tool }) {
   return (
-    <section className="card" aria-labelledby="about">
-      <h2 id="about">{t("tool.about")}</h2>
-      <dl className="pairs">
-        <dt>{t("tool.name")}</dt>
-        <dd>
-          <code>{tool.name}</code>
-        </dd>
-        <dt>{t("tool.bundle")}</dt>
-        <dd>
-          {tool.bundle} · {t(`source.${tool.source}` as Key)}
-        </dd>
-        <dt>{t("tool.kind")}</dt>
-        <dd>{tool.kind}</dd>
-        <dt>{t("tool.version")}</dt>
-        <dd>{tool.version}</dd>
-        {tool.owner !== "" && (
-          <>
-            <dt>{t("tool.owner")}</dt>
-            <dd>{tool.owner}</dd>
-          </>
-        )}
-        <dt>{t("usage.calls")}</dt>
-        <dd>
-          <Link to="/operations/usage" search={{ tool: tool.name } as never}>
-            {number(tool.callCount)}
-          </Link>
-        </dd>
-        <dt>{t("tool.modified")}</dt>
-        <dd>
-          <When moment={tool.modifiedAt} />
-        </dd>
-      </dl>
-    </section>
+    <Card title={t("tool.about")}>
+      <Pairs
+        of={{
+          [t("tool.name")]: <code>{tool.name}</code>,
+          [t("tools.filter.bundleIDs")]: `${tool.bundle} · ${t(`source.${tool.source}` as Key)}`,
+          [t("tools.filter.kinds")]: tool.kind,
+          [t("tool.version")]: tool.version,
+          [t("tool.owner")]: tool.owner || null,
+          [t("usage.calls")]: <Link to="/operations/usage" search={{ tool: tool.name } as never}>{number(tool.callCount)}</Link>,
+          [t("tool.modified")]: <When moment={tool.modifiedAt} />,
+        }}
+      />
+    </Card>
   );
 }

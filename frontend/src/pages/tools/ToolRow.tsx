@@ -15,9 +15,9 @@ export function ToolRow({ tool }: { tool: ToolItem }) {
         </Link>
         {tool.displayName !== "" && tool.displayName !== tool.name && <code className="row-name">{tool.name}</code>}
         <p className="row-about">{tool.description}</p>
-        <p className="row-facts">
+        <p className="line row-facts">
           <span>{tool.kind}</span>
-          {tool.touches.length > 0 && <span className="touches" title={tool.touches.join("\n")}>{tool.touches.join(" · ")}</span>}
+          {tool.touches.length > 0 && <span className="one-line" title={tool.touches.join("\n")}>{tool.touches.join(" · ")}</span>}
           <Marks tool={tool} />
         </p>
       </div>

@@ -1,10 +1,10 @@
-import { keepPreviousData, useInfiniteQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
-import { useEffect, useEffectEvent, useRef, useState } from "react";
-import { api, data } from "../../api/client";
+import { useEffect, useRef, useState } from "react";
+import { api, data, type ToolItem } from "../../api/client";
 import { Choice } from "../../parts/fields";
 import { Heading } from "../../parts/Heading";
-import { Empty, Failure, Loading } from "../../parts/states";
+import { Pages, usePages } from "../../parts/Pages";
+import { Empty } from "../../parts/states";
 import { t } from "../../text";
 import { FacetPanel } from "./FacetPanel";
 import { asQuery, FACETS, type Filters, SORTS, useFilters } from "./filters";
@@ -12,46 +12,34 @@ import { ToolRow } from "./ToolRow";
 import "./tools.css";
 
 const PAGE = 50;
+const ACTIONS = [["/tools/new", "build.new"], ["/tools/import", "import.title"], ["/tools/trash", "trash.title"]] as const;
 
-function usePages(filters: Filters) {
+function useTools(filters: Filters) {
   const { q, sort } = filters;
   const query = asQuery(filters);
-  return useInfiniteQuery({
-    queryKey: ["tools", "list", q, sort, query],
-    queryFn: async ({ pageParam: pageToken }: { pageParam: string | undefined }) => {
-      if (q !== "") {
-        return data(api.GET("/tools/search", { params: { query: { ...query, q, pageSize: PAGE, pageToken } } }));
-      }
-      const listed = { ...query, sort, recommendedPageSize: PAGE, pageToken };
-      return data(api.GET("/tools", { params: { query: listed } }));
-    },
-    initialPageParam: undefined,
-    getNextPageParam: (page) => page.nextPageToken ?? undefined,
-    placeholderData: keepPreviousData,
-  });
+  return usePages(["tools", "list", q, sort, query], (pageToken) =>
+    q === ""
+      ? data(api.GET("/tools", { params: { query: { ...query, sort, recommendedPageSize: PAGE, pageToken } } }))
+      : data(api.GET("/tools/search", { params: { query: { ...query, q, pageSize: PAGE, pageToken } } })),
+  );
 }
 
 /** Every tool of the catalogue: search, filters, switches, usage. */
 export function Page() {
   const [filters, change] = useFilters();
-  const pages = usePages(filters);
-  const tools = pages.data?.pages.flatMap((page) => page.tools) ?? [];
+  const pages = useTools(filters);
   const filtered = filters.q !== "" || FACETS.some((facet) => filters[facet].length > 0);
 
   return (
     <div className="tools">
-      <header className="tools-head">
+      <header className="ends tools-head">
         <Heading text={t("page.tools")} />
-        <div className="actions">
-          <Link to="/tools/new" className="button primary">
-            {t("build.new")}
-          </Link>
-          <Link to="/tools/import" className="button">
-            {t("import.title")}
-          </Link>
-          <Link to="/tools/trash" className="button">
-            {t("trash.title")}
-          </Link>
+        <div className="line">
+          {ACTIONS.map(([to, text]) => (
+            <Link key={to} to={to} className={to === "/tools/new" ? "button primary" : "button"}>
+              {t(text)}
+            </Link>
+          ))}
         </div>
       </header>
       <div className="toolbar">
@@ -62,17 +50,13 @@ export function Page() {
       </div>
       <FacetPanel filters={filters} change={change} />
       <section className="results" aria-label={t("page.tools")} aria-busy={pages.isFetching}>
-        {pages.isError && <Failure error={pages.error} retry={() => void pages.refetch()} />}
-        {pages.isPending && <Loading />}
-        {pages.data !== undefined && tools.length === 0 && (
-          <Empty title={filtered ? t("tools.none") : t("state.empty")} hint={filtered ? t("tools.none.hint") : undefined} />
-        )}
-        <ul className="rows">
-          {tools.map((tool) => (
-            <ToolRow key={tool.toolID} tool={tool} />
-          ))}
-        </ul>
-        {pages.hasNextPage && <More load={() => void pages.fetchNextPage()} busy={pages.isFetchingNextPage} />}
+        <Pages<{ tools: ToolItem[] }, ToolItem>
+          pages={pages}
+          rows={(page) => page.tools}
+          none={<Empty title={filtered ? t("tools.none") : t("state.empty")} hint={filtered ? t("tools.none.hint") : undefined} />}
+        >
+          {(tool) => <ToolRow key={tool.toolID} tool={tool} />}
+        </Pages>
       </section>
     </div>
   );
@@ -99,21 +83,5 @@ function SearchBox({ value, onChange }: { value: string; onChange: (value: strin
         onChange(event.target.value);
       }}
     />
-  );
-}
-
-/** A button that presses itself when it comes into view. */
-function More({ load, busy }: { load: () => void; busy: boolean }) {
-  const button = useRef<HTMLButtonElement>(null);
-  const seen = useEffectEvent(load);
-  useEffect(() => {
-    const watching = new IntersectionObserver(([entry]) => entry?.isIntersecting && seen(), { rootMargin: "400px" });
-    if (button.current !== null) watching.observe(button.current);
-    return () => watching.disconnect();
-  }, []);
-  return (
-    <button ref={button} type="button" className="button more" disabled={busy} onClick={load}>
-      {t("tools.more")}
-    </button>
   );
 }

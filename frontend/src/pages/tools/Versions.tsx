@@ -3,7 +3,7 @@ import { Link } from "@tanstack/react-router";
 import { lazy, Suspense, useState } from "react";
 import { api, data, type Tool } from "../../api/client";
 import { Dialog } from "../../parts/Dialog";
-import { When } from "../../parts/small";
+import { Button, Card, When } from "../../parts/small";
 import { Loading, Shown } from "../../parts/states";
 import { t } from "../../text";
 import { textOf } from "../authoring/drafts";
@@ -19,8 +19,7 @@ export function Versions({ tool }: { tool: Tool }) {
     queryFn: () => data(api.GET("/tools/bundles/{bundleID}/tools/{toolSlug}/versions", { params: { path } })),
   });
   return (
-    <section className="card" aria-labelledby="versions">
-      <h2 id="versions">{t("tool.versions")}</h2>
+    <Card title={t("tool.versions")}>
       <Shown query={versions}>
         {(found) => (
           <ul className="versions">
@@ -31,14 +30,9 @@ export function Versions({ tool }: { tool: Tool }) {
                 ) : (
                   <>
                     <Link to={toolPath(one)}>{one.version}</Link>
-                    <button
-                      type="button"
-                      className="button quiet"
-                      aria-label={t("tool.compare", { version: one.version })}
-                      onClick={() => setCompared(one)}
-                    >
+                    <Button look="quiet" aria-label={t("tool.compare", { version: one.version })} onClick={() => setCompared(one)}>
                       {t("trust.diff")}
-                    </button>
+                    </Button>
                   </>
                 )}
                 <When moment={one.modifiedAt} />
@@ -54,6 +48,6 @@ export function Versions({ tool }: { tool: Tool }) {
           </Suspense>
         </Dialog>
       )}
-    </section>
+    </Card>
   );
 }

@@ -43,7 +43,7 @@ function Wrap(props: WrapIfAdditionalTemplateProps) {
   return (
     <div className="field entry">
       <label>
-        <span className="field-label">{t("form.key")}</span>
+        <span className="field-label">{t("tools.sort.name")}</span>
         <input key={label} id={`${id}-key`} defaultValue={label} onBlur={onKeyRenameBlur} />
       </label>
       <div className="entry-value">{children}</div>
@@ -166,7 +166,7 @@ export const templates: Partial<Omit<TemplatesType, "ButtonTemplates">> & {
   UnsupportedFieldTemplate: Unsupported,
   ButtonTemplates: {
     AddButton: Add,
-    RemoveButton: button("form.remove", "✕"),
+    RemoveButton: button("secrets.remove", "✕"),
     MoveUpButton: button("form.up", "↑"),
     MoveDownButton: button("form.down", "↓"),
   },

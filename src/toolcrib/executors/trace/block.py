@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from toolcrib.executors.trace.observation import Observation, Uses
+from toolcrib.executors.trace.observation import Observation, Uses, named
 from toolcrib.executors.trace.reach import Reach, above, parent
 from toolcrib.executors.workspace.grants import GIT_SETTINGS
-from toolcrib.manifest import kind_of
+from toolcrib.manifest.touches import in_words
 from toolcrib.sandbox.files.paths import within
 from toolcrib.spec import Tool
 
@@ -34,9 +34,13 @@ class Line(NamedTuple):
     """One line of a block."""
 
     permission: str
-    """`network`, `fs.read`, `fs.write`, `secrets` or `env`."""
+    """Its place: `network`, `network.allow`, `fs.read`, `fs.write`, `secrets` or `env`."""
     value: str
     why: str
+
+    def as_dict(self) -> dict[str, str]:
+        """Return the JSON form; `words` say what the line would grant."""
+        return {**self._asdict(), "words": in_words(self.permission, self.value)}
 
 
 @dataclass(slots=True)
@@ -64,21 +68,22 @@ class Block:
         _variables(block, tool, seen)
         return block
 
+    @classmethod
+    def taken(cls, lines: Iterable[Line]) -> Block:
+        """Return the block of exactly these lines."""
+        block = cls(network_why="no host was taken", needed=list(lines))
+        if hosts := block.of_kind("network.allow"):
+            block.network = {"allow": [line.value for line in hosts]}
+        for line in block.of_kind("network"):
+            block.network, block.network_why = {"true": True}.get(line.value, line.value), line.why
+        return block
+
     def in_folders(self, root: str) -> Block:
         """Return the block with the folders that a person would grant in place of single paths.
 
         Of a repository that is all but its settings: `config` may hold credentials, and git works without it.
         """
-        lines: dict[tuple[str, str], Line] = {}
-        for line in self.needed:
-            is_path = line.permission.startswith("fs.")
-            for value in _broader(line.value, root) if is_path else (line.value,):
-                why = line.why if value == line.value else f"for {quoted(line.value)}"
-                lines.setdefault((line.permission, value), Line(line.permission, value, why))
-        kept = (
-            line for line in lines.values() if not any((line.permission, up) in lines for up in _up(line))
-        )
-        return replace(self, needed=sorted(kept, key=lambda line: line[:2]))
+        return replace(self, needed=_in_folders(self.needed, root), missing=_in_folders(self.missing, root))
 
     def of_kind(self, permission: str) -> list[Line]:
         """Return the needed lines of one permission."""
@@ -87,7 +92,7 @@ class Block:
     def as_dict(self) -> dict[str, Any]:
         """Return the JSON form; `permissions` is the block as data."""
         groups = ("needed", "missing", "closed", "unused")
-        lists = {name: [line._asdict() for line in getattr(self, name)] for name in groups}
+        lists = {name: [line.as_dict() for line in getattr(self, name)] for name in groups}
         return {"permissions": self.permissions(), **lists}
 
     def permissions(self) -> dict[str, Any]:
@@ -133,7 +138,8 @@ class Block:
         return "".join(f"{line}\n" for line in lines)
 
     def _network_lines(self) -> list[str]:
-        if hosts := self.of_kind("network"):
+        if isinstance(self.network, dict):
+            hosts = self.of_kind("network.allow")
             return ["  network:", *self._list("    allow:", "      ", hosts)]
         value = {True: "true", False: "false"}.get(self.network, self.network)
         return [f"  network: {value}  # {self.network_why}"]
@@ -149,6 +155,17 @@ def whole(path: str) -> str:
     parts = path.split("/")
     at = next((at for at, part in enumerate(parts) if part in _WHOLE), len(parts))
     return "/".join(parts[: at + 1])
+
+
+def _in_folders(lines: Iterable[Line], root: str) -> list[Line]:
+    found: dict[tuple[str, str], Line] = {}
+    for line in lines:
+        is_path = line.permission.startswith("fs.")
+        for value in _broader(line.value, root) if is_path else (line.value,):
+            why = line.why if value == line.value else f"for {quoted(line.value)}"
+            found.setdefault((line.permission, value), Line(line.permission, value, why))
+    kept = (line for line in found.values() if not any((line.permission, up) in found for up in _up(line)))
+    return sorted(kept, key=lambda line: line[:2])
 
 
 def _broader(path: str, root: str) -> tuple[str, ...]:
@@ -261,15 +278,15 @@ def _why(acts: Iterable[str]) -> str:
 
 def _network(block: Block, tool: Tool, seen: Observation) -> None:
     network = tool.permissions.network
-    allowed = sorted(_host(*key) for key, granted in seen.hosts.items() if granted)
-    refused = sorted(_host(*key) for key, granted in seen.hosts.items() if not granted)
-    block.missing += [Line("network", host, "the tool asked for this host") for host in refused]
+    allowed = sorted(named(*key) for key, granted in seen.hosts.items() if granted)
+    refused = sorted(named(*key) for key, granted in seen.hosts.items() if not granted)
+    block.missing += [Line("network.allow", host, "the tool asked for this host") for host in refused]
     if network.mode == "none":
         block.network_why = "none was granted"
         if seen.sockets and not refused:
             why = "the tool asked for an internet socket; the host cannot be observed"
             block.missing.append(Line("network", "allow: [HOST]", why))
-    elif not kind_of(tool).confined and network.mode != "hosts":
+    elif not seen.of_process(tool) and network.mode != "hosts":
         block.network = network.as_json()
         block.network_why = (
             f"the host of the tool's own URL: {', '.join(allowed) or 'not called in this run'}"
@@ -279,19 +296,16 @@ def _network(block: Block, tool: Tool, seen: Observation) -> None:
         block.network = network.as_json()
         block.network_why = "as declared; which hosts it used cannot be observed"
         block.network_why += f", but addresses: {used}" if used else ""
-        block.needed += [Line("network", host, block.network_why) for host in network.allow]
+        block.needed += [Line("network.allow", host, block.network_why) for host in network.allow]
     elif allowed:
         block.network = {"allow": allowed}
-        block.needed += [Line("network", host, "reached") for host in allowed]
+        block.needed += [Line("network.allow", host, "reached") for host in allowed]
         unused = (entry for entry in network.allow if not any(_allows(entry, host) for host in allowed))
-        block.unused += [Line("network", entry, "was not used in this run") for entry in unused]
+        block.unused += [Line("network.allow", entry, "was not used in this run") for entry in unused]
     else:
         block.network_why = "no granted host was reached" if seen.hosts else "no socket was asked for"
-
-
-def _host(host: str, port: int | None) -> str:
-    name = f"[{host}]" if ":" in host else host
-    return name if port is None else f"{name}:{port}"
+    if block.network in (True, "host"):
+        block.needed.append(Line("network", {True: "true"}.get(block.network, "host"), block.network_why))
 
 
 def _allows(entry: str, host: str) -> bool:
@@ -315,7 +329,7 @@ def _variables(block: Block, tool: Tool, seen: Observation) -> None:
 
 def _variable(name: str, tool: Tool, seen: Observation) -> str:
     """Return the reason for one variable. How a process reads its own memory cannot be observed."""
-    if not kind_of(tool).confined:
+    if not seen.of_process(tool):
         return "declared"
     if seen.variables is None:
         return "declared; whether it was read cannot be observed"

@@ -24,6 +24,7 @@ from toolcrib.sandbox import Completed, Confinement
 from toolcrib.sandbox.files.grants import nameable
 from toolcrib.sandbox.files.paths import first_line, within
 from toolcrib.spec import Tool
+from toolcrib.spec.naming import DRAFTS
 
 _MAX_NAME = 255
 """Characters of a name at most; a longer one has another error."""
@@ -164,6 +165,8 @@ def _error(
     }
     hint = f"To allow it, add {quoted(value)} to {permission} in {details['manifest']}. "
     hint += f"`toolcrib trace {tool.name}` with the same arguments shows all that it needs."
+    if tool.bundle == DRAFTS:
+        hint = f"To allow it, add {quoted(value)} to {permission}. A watched run shows all that it needs."
     if tool.is_builtin:
         hint = f"To allow it, add {quoted(value)} to `roots` in config.yml."
     return PermissionDenied(

@@ -61,8 +61,25 @@ class Observation:
         """Internet addresses that the tool used."""
         self.variables: dict[str, None] | None = None
         """Names read through `os.environ`; None where this cannot be observed."""
+        self.programs: dict[str, None] = {}
+        """Programs that were started."""
         self._programs = 0
         self._import_listings: list[str] = []
+
+    def as_dict(self) -> dict[str, list[str]]:
+        """Return what was used or asked for, granted or not, as JSON."""
+        written = str if self.reach is None else self.reach.written
+        groups = (self.used, self.missing, self.closed)
+        reads, writes = (
+            sorted({written(path) for group in groups for path in group[access]})
+            for access in ("read", "write")
+        )
+        hosts = sorted({*(named(*key) for key in self.hosts), *self.addresses})
+        return {"reads": reads, "writes": writes, "hosts": hosts, "programs": sorted(self.programs)}
+
+    def of_process(self, tool: Tool) -> bool:
+        """Return True if what a tool does is done by a confined process, as that of an MCP server is."""
+        return self.tool is not None or kind_of(tool).confined
 
     # -- reports of the sandbox, the proxy and the executors ------------------------------------
 
@@ -70,8 +87,11 @@ class Observation:
         """Return the same job, watched."""
         self.tool, self.reach = tool, Reach.of(workspace, tool, job)
         self._programs = 0
+        # The import system lists each folder of modules once, whatever the tool does: that of a script, too.
+        words = [os.path.join(job.cwd, word) for word in job.argv]
+        scripts = words[1:] if os.path.basename(words[0]).startswith("python") else ()
+        self._import_listings = [self.reach.place(parent(one)) for one in scripts if os.path.isfile(one)]
         if module := kind_of(tool).starts(tool.config).module:
-            # The import system lists each of these once, whatever the tool does.
             own = workspace.files().folder(tool)
             starts = [job.cwd, workspace.home, *([own] if own is not None else [])]
             packages = module.split(".")[:-1]
@@ -93,7 +113,10 @@ class Observation:
             if self.tool is not None and self.tool.permissions.network.mode == "host":
                 self._write(seen.access, seen.path)
         elif seen.access in _READS:
-            self._programs += seen.access == "run" and os.path.exists(seen.path)
+            if seen.access == "run" and os.path.exists(seen.path):
+                self._programs += 1
+                if len(self.programs) < _MAX_REASONS:
+                    self.programs[seen.path] = None
             self._read(seen.access, seen.path)
         else:
             self._write(seen.access, seen.path)
@@ -195,6 +218,12 @@ class Observation:
             reasons = group[access].setdefault(name, {})
             if len(reasons) < _MAX_REASONS:
                 reasons[why] = None
+
+
+def named(host: str, port: int | None) -> str:
+    """Return a host with its port, as a manifest has it."""
+    name = f"[{host}]" if ":" in host else host
+    return name if port is None else f"{name}:{port}"
 
 
 def _cached(path: str) -> bool:

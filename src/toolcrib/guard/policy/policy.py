@@ -6,13 +6,15 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from itertools import groupby
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from toolcrib.errors import InvalidToken, PolicyDenied
-from toolcrib.guard.policy.condition import AnyCondition, Condition
 from toolcrib.spec import Annotations, Caller, Scope, Tool
 from toolcrib.spec.naming import fits
 from toolcrib.spec.record import record
+
+if TYPE_CHECKING:
+    from toolcrib.guard.policy.condition import AnyCondition, Condition
 
 Effect = Literal["deny", "ask", "allow"]
 EFFECTS: tuple[Effect, ...] = get_args(Effect)
@@ -279,6 +281,8 @@ class Policy:
         key = tuple(id(rule) for rule, _ in rules)
         found = self._any.get(key)
         if found is None:
+            from toolcrib.guard.policy.condition import AnyCondition
+
             found = self._any[key] = AnyCondition([rule.when for rule, _ in rules if rule.when is not None])
         return found
 

@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolcrib.errors import ManifestError
 from toolcrib.manifest.kinds import kind_of
@@ -23,7 +23,10 @@ from toolcrib.manifest.yaml.source import Document
 from toolcrib.spec import Choice, Source, Spelling, Tool
 from toolcrib.spec.naming import nearest, steps_of
 from toolcrib.spec.record import record
-from toolcrib.template import CONTEXT_NAMES, Namespaces, names_in, respell
+from toolcrib.template import CONTEXT_NAMES, Namespaces, names_in
+
+if TYPE_CHECKING:
+    from toolcrib.schema import SchemaCheck
 
 _HOST = re.compile(
     r"^[a-zA-Z][a-zA-Z0-9+.-]*://([^/?#${}@\s:\[\]]+|\[[0-9a-fA-F:.]+\])(?::(\d+))?(?=[/?#]|$)"
@@ -132,14 +135,13 @@ class Draft:
             block = {name: {"type": "string", "required": needed} for name, needed in secrets.items()}
             self.put(("permissions", "secrets"), block, origin)
 
-    def fits(self, block: Any, form: dict[str, Any], origin: KeyPath = ()) -> bool:
+    def fits(self, block: Any, form: SchemaCheck) -> bool:
         """Return True if a block fits a JSON Schema; report each misfit."""
-        from toolcrib.schema import SchemaCheck
-
-        violations = SchemaCheck(form).violations(block)
-        for violation in violations:
-            self.fault(violation.message, (*origin, *steps_of(violation.path)))
-        return not violations
+        if form.is_valid(block):
+            return True
+        for violation in form.violations(block):
+            self.fault(violation.message, steps_of(violation.path))
+        return False
 
     def keep(self, block: dict[str, Any], known: Iterable[str], silent: Iterable[str] = ()) -> None:
         """Keep the unknown keys of a block under `extensions`; report those that are not in `silent`."""
@@ -243,6 +245,8 @@ def respelled(tool: Tool) -> Tool:
 
     Raises ManifestError for what cannot be said in it.
     """
+    from toolcrib.template import respell
+
     config: Any = tool.config
     names = Namespaces.of(tool)
     changed = {key: respell(getattr(config, key), names) for key in kind_of(tool).templated}

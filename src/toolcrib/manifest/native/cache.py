@@ -204,12 +204,12 @@ class ManifestCache:
 
         Each comes with the SHA-256 of its manifest in hex, and with `CheckResult.reads`.
         """
-        listed = self._stored.listed()
+        listed, entries = self._stored.listed(), self._stored.entries
         with uncollected():
             return {
-                name: (entry, manifest, None if checked is None else CheckResult(*checked).reads)
-                for name, (mark, *_, checked, manifest, (begin, end)) in self._stored.entries.items()
-                if marks.get(name) == mark and (entry := listed[begin:end])
+                name: (entry, kept[7], None if kept[6] is None else CheckResult(*kept[6]).reads)
+                for name, mark in marks.items()
+                if (kept := entries.get(name)) and kept[0] == mark and (entry := listed[slice(*kept[8])])
             }
 
     def add_check(self, name: str, mark: Mark, result: CheckResult, listed: bytes) -> None:

@@ -76,6 +76,8 @@ def _is_deep(data: Any) -> bool:
     # Level by level, not by recursion: deep data would exhaust the stack here.
     level = [data] if isinstance(data, dict | list) else []
     for _ in range(_MAX_DEPTH):
+        if not level:
+            return False
         items = (item for one in level for item in (one.values() if isinstance(one, dict) else one))
         level = [item for item in items if isinstance(item, dict | list)]
     return bool(level)

@@ -150,14 +150,16 @@ def _schema(home: Path, root: Path) -> list[Path]:
 
 
 def _environment(root: Path) -> list[Path]:
-    """Make the virtual environment of the example `repo_stats`, without pip."""
+    """Make the virtual environment of the example `repo_stats`, with pip where this Python can make one."""
     folder = root / ".venv"
     if folder.exists():
         return []
     import venv
+    from importlib.util import find_spec
 
     try:
-        venv.create(folder, with_pip=False, symlinks=True)
+        # Some systems have it in a package of its own.
+        venv.create(folder, with_pip=find_spec("ensurepip") is not None, symlinks=True)
     except ValueError as error:  # a path with a colon, or with bytes that are not text
         message = f"a virtual environment cannot be made in {root}: {error}"
         raise UsageError(message, hint="Name another folder, or leave out the examples.") from None

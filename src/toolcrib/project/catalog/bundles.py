@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from bisect import bisect_left, bisect_right
 from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
@@ -25,7 +24,7 @@ from toolcrib.state.shared import shared_property
 if TYPE_CHECKING:
     from toolcrib.bundles import BundleRecord, ListedTool, Store, ToolRecord
     from toolcrib.bundles.answers import BundleAnswer, FoundTool, ToolAnswer, ToolItem
-    from toolcrib.bundles.listing import Listing, Place, Sort
+    from toolcrib.bundles.listing import Listing, Ordered, Sort
     from toolcrib.project.catalog.entries import Entries
     from toolcrib.project.catalog.search import Search
     from toolcrib.project.catalog.stored import StoredTools
@@ -107,7 +106,7 @@ class Bundles:
         self._data, self._make, self._checked, self._kept, self._size = data, make, checked, kept, size
         self.was_missing = not self.exist
         self._keeper: asyncio.Task[None] | None = None
-        self._orders: OrderedDict[str, Sequence[Place]] = OrderedDict()
+        self._orders: OrderedDict[str, Ordered] = OrderedDict()
         self._counts: tuple[object, Counter[str]] = (None, Counter())
 
     @property
@@ -179,7 +178,8 @@ class Bundles:
             name, order, at = self._order(self.stored.listing, wish, sort, start)
             while True:
                 listing = self.stored.listing
-                found = self._among(listing, wish, sees, enumerate(islice(order, at, None), at), limit + 1)
+                numbered = enumerate(islice(order.tools, at, None), at)
+                found = self._among(listing, wish, sees, numbered, limit + 1)
                 tools = [tool for _, tool in found[:limit]]
                 if not listing.notice(tools) and self._checked(tools):
                     break
@@ -187,7 +187,7 @@ class Bundles:
         following = None
         if len(items) < len(found):
             last, _ = found[len(items) - 1]
-            following = page_token(question, [self._keep_order(name, order), last + 1, [*order[last]]])
+            following = page_token(question, [self._keep_order(name, order), last + 1, [*order.place(last)]])
         return ToolPage(items, following)
 
     def all(self, wish: Wish = EVERYTHING) -> list[ToolItem]:
@@ -215,7 +215,7 @@ class Bundles:
             while True:
                 listing = self.stored.listing
                 order = listing.ordered("name", self._ids(listing, wish), wish.tags)
-                found = self._among(listing, wish, sees, enumerate(order))[start:][:count]
+                found = self._among(listing, wish, sees, enumerate(order.tools))[start:][:count]
                 tools = [tool for _, tool in found]
                 if not check or self._checked(tools):
                     return tools
@@ -310,7 +310,7 @@ class Bundles:
         visible = entries.visible(wish.caller, wish.identity)
         checks = [] if visible is None else [visible]
         if wish.models:
-            checks.append(entries.offered(self._kept()))
+            checks.append(entries.offered(self._kept))
         if wish.availability:
             checks.append(lambda tool: entries.availability(tool) in wish.availability)
         if wish.touches:
@@ -320,7 +320,9 @@ class Bundles:
                     hint="Leave out `touches`.",
                 )
             checks.append(lambda tool: any(one in wish.touches for one in entries.touched(tool)))
-        return (lambda tool: all(check(tool) for check in checks)) if checks else None
+        if len(checks) < 2:  # A search may ask the check about every tool.
+            return checks[0] if checks else None
+        return lambda tool: all(check(tool) for check in checks)
 
     def _within(self, wish: Wish) -> Filter:
         with self.stored.lock:
@@ -345,7 +347,7 @@ class Bundles:
         listing: Listing,
         wish: Wish,
         sees: Callable[[ListedTool], bool] | None,
-        places: Any,
+        numbered: Any,
         count: int | None = None,
     ) -> list[tuple[int, ListedTool]]:
         def wanted(tool: ListedTool) -> bool:
@@ -355,27 +357,25 @@ class Bundles:
                 and (sees is None or sees(tool))
             )
 
-        return listing.page(places, count, wanted, self._ids(listing, wish), wish.tags)
+        return listing.page(numbered, count, wanted, self._ids(listing, wish), wish.tags)
 
     def _order(
         self, listing: Listing, wish: Wish, sort: Sort, start: list[Any] | None
-    ) -> tuple[str, Sequence[Place], int]:
+    ) -> tuple[str, Ordered, int]:
         """Return the name of an order of tools if it is kept, the order, and where a page begins in it."""
         if start is not None and start[0] in self._orders and start[1] >= 0:
             self._orders.move_to_end(start[0])
             return start[0], self._orders[start[0]], start[1]
         order = listing.ordered(sort, self._ids(listing, wish), wish.tags, self._numbers(sort))
-        if start is None or not order:
+        if start is None or not order.tools:
             return "", order, 0
         # Another process has made the first page: what was listed since then begins behind its last tool.
         last = tuple(start[2])
-        if list(map(type, last)) != list(map(type, order[0])):
+        if list(map(type, last)) != list(map(type, order.place(0))):
             raise InvalidInput("this is not a token of a page", hint="Use `next` of the page before.")
-        if sort == "name":
-            return "", order, bisect_right(order, last)
-        return "", order, len(order) - bisect_left(order[::-1], last)
+        return "", order, order.behind(last)
 
-    def _keep_order(self, name: str, order: Sequence[Place]) -> str:
+    def _keep_order(self, name: str, order: Ordered) -> str:
         with self.stored.lock:
             name = name or secrets.token_hex(6)
             self._orders[name] = order
@@ -384,15 +384,19 @@ class Bundles:
         return name
 
     def _numbers(self, sort: Sort) -> Mapping[str, float] | None:
-        if sort not in ("callCount", "lastCalledAt"):
+        if sort not in ("callCount", "lastCalledAt") or not self._are_counted:
             return None
-        every = self._used(None)
-        by_calls = sort == "callCount"
-        return {id: float(one.calls if by_calls else one.last_called_at or 0) for id, one in every.items()}  # noqa: A001
+        with suppress(StateUnavailable):
+            return self.usage.numbers("calls" if sort == "callCount" else "last")
+        return None
+
+    @property
+    def _are_counted(self) -> bool:
+        return "usage" in self.__dict__ or (self._data / "usage.db").exists()
 
     def _used(self, tools: Sequence[ListedTool] | None) -> Mapping[str, UsageOfTool]:
         """Return the counts of calls of these tools, or of all. Lists are shown without them if need be."""
-        if "usage" not in self.__dict__ and not (self._data / "usage.db").exists():
+        if not self._are_counted:
             return {}
         with suppress(StateUnavailable):
             ids = None if tools is None or len(tools) > _MOST else [tool.id for tool in tools]

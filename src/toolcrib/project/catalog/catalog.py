@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -182,6 +182,16 @@ class ProjectCatalog:
         self.toolset.announce()
         return servers.get(name)
 
+    async def remove_server(self, name: str, config: Config | None) -> None:
+        """End a server that was removed from `.mcp.json`; no `config` for settings that wait for trust."""
+        if config is not None:
+            self._setup.starts.use(config)
+        if self.servers is not None:
+            await self.servers.remove(name)
+        self.sources.remove_server(name)
+        self._programs_changed()
+        self.toolset.announce()
+
     def get(self, name: str) -> Tool:
         """Return one tool. Raises ToolNotFound, or ManifestError if its manifest does not load."""
         try:
@@ -261,9 +271,9 @@ class ProjectCatalog:
                 found[name] = one
         return found
 
-    def _kept(self) -> dict[str, memoryview]:
-        """Return the kept entries in MCP's list of tools that a model may read as they are."""
-        kept = self.registry.kept_entries()
+    def _kept(self, names: Iterable[str] | None = None) -> dict[str, memoryview]:
+        """Return the kept entries in MCP's list of tools, or of these, that a model may read as they are."""
+        kept = self.registry.kept_entries(self.registry.unchecked if names is None else names)
         manifests = ((name, sha256, reads) for name, (_, sha256, reads) in kept.items())
         settled = self._steps.trust.settled(manifests)
         return {name: kept[name][0] for name in kept if name in settled}
@@ -274,14 +284,10 @@ class ProjectCatalog:
         Of a large catalog only as many as are looked at quickly, and some may prove unusable when they are
         checked.
         """
-        trust, known, kept = self._steps.trust, self._steps.trust.ledger.known(), self._kept()
-        names = [
-            name
-            for name in self.toolset.names
-            if name not in kept and (f"tool:{name}", "project") not in known
-        ]
-        found = 0
-        for name in names[:_MOST_COUNTED]:
+        trust = self._steps.trust
+        waiting, unsure = trust.unknown(self.toolset.names, self.registry.facts)
+        found, kept = len(waiting), self._kept(unsure)
+        for name in [name for name in unsure if name not in kept][:_MOST_COUNTED]:
             with suppress(ToolcribError):
                 found += trust.offered(self.registry.unused(name) or self.get(name)) is None
         return found
@@ -350,10 +356,13 @@ class ProjectCatalog:
         self.registry.adopt(tool, warnings)
         self._programs_changed()
 
-    def path_of_draft(self, tool: Tool) -> Pipeline:
-        """Return the path of calls to a tool that is in no list, with all steps of the project's own path."""
+    def path_of_draft(self, tool: Tool, seen: Observation | None = None) -> Pipeline:
+        """Return the path of calls to a tool that is in no list, with all steps of the project's own path.
+
+        `seen` records what the calls use.
+        """
         self._steps.secrets.know([tool])
-        bound = self.binder.bind(tool, lambda _: None, None)
+        bound = self.binder.bind(tool, lambda _: None, seen)
         return self.toolset.pipeline.over({tool.name: bound})
 
     def observe(self, tool: Tool, seen: Observation) -> None:

@@ -36,7 +36,6 @@ from toolcrib.project.integrity.programs import code_places
 from toolcrib.project.root import Place
 from toolcrib.project.trust.reasons import only_reads
 from toolcrib.sandbox.files.paths import Paths
-from toolcrib.schema.providers import entry_to_keep
 from toolcrib.spec import ApprovalRule, McpExec, Tool
 from toolcrib.spec.identifier import derived_id
 from toolcrib.spec.naming import wire_name
@@ -304,12 +303,12 @@ class ToolRegistry:
         external = (one for _, broken in self._external_findings.values() for one in broken.get(name, ()))
         return [finding for finding in (*self._found.get(name, ()), *external) if finding.is_error]
 
-    def kept_entries(self) -> dict[str, tuple[memoryview, str, list[str] | None]]:
-        """Return by name the entries in MCP's list that are kept of tools that nobody has used yet.
+    def kept_entries(self, names: Iterable[str]) -> dict[str, tuple[memoryview, str, list[str] | None]]:
+        """Return by name the entries in MCP's list that are kept of those tools that nobody has used yet.
 
         Each comes with the SHA-256 of its manifest, and with what it reads where that is all that it may.
         """
-        lazy = (name for name, bound in self.unchecked.items() if isinstance(bound, _LazyBoundTool))
+        lazy = (name for name in names if isinstance(self.unchecked.get(name), _LazyBoundTool))
         return self._cache.listed({name: self.marks[name] for name in lazy})
 
     def check_all(self, but: Container[str] = ()) -> None:
@@ -353,6 +352,8 @@ class ToolRegistry:
             self._warned[name] = bound
         _widen(bound, result.wide)
         if known is None:
+            from toolcrib.schema.providers import entry_to_keep
+
             self._cache.add_check(name, mark, result, entry_to_keep(bound.tool))
         del self.unchecked[name]  # Last: until then another thread waits.
 
@@ -429,6 +430,7 @@ class ToolRegistry:
         elif tool is None:
             if old is not None:
                 del self._tools[name]
+                self.facts.pop(name, None)
                 self.unchecked.pop(name, None)
                 self._toolset.remove(name)
                 change.removed.append(name)

@@ -155,6 +155,10 @@ class Sources:
         """Take an MCP server that a file names as one more source."""
         self.all.append(ProjectSource(self, "server", name, file))
 
+    def remove_server(self, name: str) -> None:
+        """Forget the source of an MCP server."""
+        self.all = [one for one in self.all if (one.source, one.name) != ("server", name)]
+
     @property
     def revision(self) -> object:
         """A value that differs once any tool may do so."""

@@ -280,7 +280,8 @@ class StoredTools:
 
     def why_unavailable(self, tool: ListedTool) -> str | None:
         """Return why a record cannot be called here though it is enabled, as far as that is known."""
-        if tool.fault or self.listing.is_whole(tool):
+        listing = self._listing or self.listing  # Of a page of tools, none looks for changes again.
+        if tool.fault or listing.is_whole(tool):
             return tool.fault or self._broken.get(self.full_name(tool))
         return missing_function(tool.slug, tool.function).message
 

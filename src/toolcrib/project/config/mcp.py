@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from toolcrib.errors import ManifestError
 from toolcrib.manifest import SourceFiles, read
-from toolcrib.manifest.dialects.mcp_servers import KEYS, ServerSpec, read_server, read_servers, servers_key
 from toolcrib.project.config.reader import KeyPath, Reader
 from toolcrib.project.config.started import CommandLine
 from toolcrib.spec.record import record
+
+if TYPE_CHECKING:
+    from toolcrib.manifest.dialects.mcp_servers import ServerSpec
 
 FILE = ".mcp.json"
 
@@ -52,6 +54,8 @@ class NamedServers:
             data = orjson.loads(raw)
         except orjson.JSONDecodeError as error:
             return replace(self, wrong={"": f"is not JSON: {error}"})
+        from toolcrib.manifest.dialects.mcp_servers import read_servers, servers_key
+
         block = data.get(servers_key(data)) if isinstance(data, dict) else None
         if isinstance(block, dict):
             for name, permissions in self.narrowing.items():
@@ -75,6 +79,8 @@ def read_named_servers(reader: Reader, value: Any, at: KeyPath) -> NamedServers:
     """Read `mcp_servers`: by name an entry as in `.mcp.json`, or permissions alone."""
     if not isinstance(value, dict):
         raise reader.misfit(at, "must be a mapping: name, then `command` or `url`", None, "wrong-type")
+    from toolcrib.manifest.dialects.mcp_servers import KEYS, read_server
+
     specs: list[ServerSpec] = []
     narrowing: dict[str, Any] = {}
     for name, entry in value.items():

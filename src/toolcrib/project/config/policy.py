@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolcrib.errors import DefinitionError, DeniedError
-from toolcrib.guard import EFFECTS, HINTS, Condition, Rule
+from toolcrib.guard import EFFECTS, HINTS, Rule
 from toolcrib.project.config.reader import KeyPath, Read, Reader, choice, items, truth
+
+if TYPE_CHECKING:
+    from toolcrib.guard import Condition
 
 CHATS = ("telegram", "discord", "slack", "whatsapp", "webhook")
 CHANNELS = ("cli", "elicitation", "page", *CHATS)
@@ -108,6 +111,8 @@ def _annotations(reader: Reader, value: Any, at: KeyPath) -> Mapping[str, bool]:
 
 
 def _condition(reader: Reader, value: Any, at: KeyPath) -> Condition:
+    from toolcrib.guard import Condition
+
     try:
         return Condition(value)
     except DefinitionError as error:

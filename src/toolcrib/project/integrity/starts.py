@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from toolcrib.errors import NotTrusted, ToolcribError
 from toolcrib.guard import Ledger, Pinned, Snapshots, ToolDigest, UnreadableError, changed_parts
-from toolcrib.guard.secrets.command_sources import StartHelper, start_unconfined
 from toolcrib.project.config.secrets import SourceSetting
 from toolcrib.project.config.settings import Config, is_trusted
 from toolcrib.project.config.started import CommandLine, digest_of
@@ -21,6 +19,7 @@ from toolcrib.spec import CommandExec, Tool
 
 if TYPE_CHECKING:
     from toolcrib.executors.workspace.workspace import Workspace
+    from toolcrib.guard.secrets.command_sources import StartHelper
 
 _MAX_OUTPUT = 65_537
 """Bytes of a helper's output: one more than a secret may have."""
@@ -87,6 +86,8 @@ class Starts:
     def helper(self, setting: str, source: SourceSetting) -> StartHelper:
         """Return what runs the helper command of a setting."""
 
+        from toolcrib.guard.secrets.command_sources import start_unconfined
+
         def start(argv: Sequence[str], timeout: float) -> tuple[int, bytes]:
             try:
                 code = self.require(setting, CommandLine(source.argv))
@@ -124,6 +125,8 @@ class Starts:
         from toolcrib.sandbox import run
 
         job = replace(job, timeout_ms=max(1, int(timeout * 1000)))
+        from concurrent.futures import ThreadPoolExecutor
+
         with ThreadPoolExecutor(1) as pool:  # an event loop may run in this thread already
             done = pool.submit(lambda: asyncio.run(run(job))).result()
         if done.timed_out:

@@ -259,6 +259,13 @@ class Mounted:
         if self.new != before:  # The lists of models change by it.
             toolset.announce()
 
+    def unmount(self) -> None:
+        """Take its tools out of the toolset."""
+        self._mount({})
+        owners = self._servers.owners
+        for name in [one for one, owner in owners.items() if owner is self]:
+            del owners[name]
+
     def _takes(self, own: str) -> bool:
         """Return True unless its entry leaves this tool out."""
         spec = self.spec

@@ -210,6 +210,15 @@ class Servers:
         mounted.server.start()
         return mounted
 
+    async def remove(self, name: str) -> None:
+        """End a server that was removed from `.mcp.json`, and forget its tools; its running calls fail."""
+        self.wrong.pop(f"{FILE} {name}", None)
+        if (task := self._logins.pop(name, None)) is not None:
+            task.cancel()
+        if (mounted := self.mounted.pop(name, None)) is not None:
+            await mounted.server.aclose()
+            mounted.unmount()
+
     async def aclose(self) -> None:
         """End all of them."""
         for task in self._logins.values():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -17,13 +17,13 @@ from typing import Literal, Protocol
 from toolcrib.core.context import Context
 from toolcrib.errors import ApprovalRequired, NotTrusted, ToolcribError
 from toolcrib.guard import POLICY, SETTINGS, Ledger, ToolDigest, Trusted, TrustedTexts
+from toolcrib.manifest import Facts
 from toolcrib.manifest.kinds import is_function, is_served
-from toolcrib.manifest.touches import may_touch
+from toolcrib.manifest.touches import Touch, may_touch
 from toolcrib.project.config.settings import Config
 from toolcrib.project.integrity.fingerprints import FileUse, Fingerprints
 from toolcrib.project.integrity.pins import Pins
 from toolcrib.project.setup import Setup
-from toolcrib.project.trust.edits import widens_nothing
 from toolcrib.project.trust.reasons import Reasons, subject_of
 from toolcrib.project.trust.sheets import Status, TrustSheet
 from toolcrib.sandbox.files.paths import Paths
@@ -35,6 +35,8 @@ TRUST = "trust"
 """The name of the rule that asks for trust. To approve the rule itself is to trust the tool."""
 _GRANTS = "grants/"
 """The parts of a digest with this beginning are the real paths of grants."""
+_ASKING = frozenset[Touch]({"network", "write", "secrets", "environment"})
+"""What always needs trust. Whether the rest does depends on paths, and on the tools that are called."""
 _ShownGrants = frozenset[tuple[str, str]]
 
 
@@ -260,16 +262,10 @@ class ProjectTrust:
 
         A tool that needs no trust is itself.
         """
-        if tool.source is None:
-            new = is_served(tool) and self.servers is not None and self.servers.is_new(tool.name)
-            return None if new else tool
-        if not self.given:
+        if not self.offers()(tool):
             return None
         source = self.ledger.known().get((subject_of(tool), tool.bundle))
-        if source is None:
-            needs = self.maker(tool) is not None or (self._asks_for(tool) and bool(self.reasons(tool)))
-            return None if needs else tool
-        if source in ("", tool.source.sha256) or not self._asks_for(tool):
+        if tool.source is None or source in (None, "", tool.source.sha256) or not self._asks_for(tool):
             return tool
         last = self.last(tool)
         listed = {} if last is None else last.shown.get("listed", {})
@@ -281,6 +277,19 @@ class ProjectTrust:
             input_schema=listed["input_schema"],
             output=replace(tool.output, schema=listed["output_schema"]),
         )
+
+    def offers(self) -> Callable[[Tool], bool]:
+        """Return the check if a model may read a tool at all; it is for many tools at one time."""
+        given, known, makers = self.given, self.ledger.known(), self.ledger.makers()
+
+        def offers(tool: Tool) -> bool:
+            if tool.source is None:
+                return not (is_served(tool) and self.servers is not None and self.servers.is_new(tool.name))
+            if not given or (subject_of(tool), tool.bundle) in known:
+                return given
+            return tool.name not in makers and not (self._asks_for(tool) and self.reasons(tool))
+
+        return offers
 
     def settled(self, manifests: Iterable[tuple[str, str, Sequence[str] | None]]) -> set[str]:
         """Return the names of the tools of the project that are offered as they are, of many at once.
@@ -303,6 +312,17 @@ class ProjectTrust:
         return found
 
     # -- what waits ----------------------------------------------------------------------------------
+
+    def unknown(self, names: Iterable[str], facts: Mapping[str, Facts]) -> tuple[list[str], list[str]]:
+        """Return the tools of which no version is trusted: those that certainly wait for it, and the rest."""
+        known = self.ledger.known()
+        waiting: list[str] = []
+        unsure: list[str] = []
+        for name in names:
+            if (f"tool:{name}", "project") not in known:
+                touches = () if self.whole or name not in facts else facts[name].touches
+                (unsure if _ASKING.isdisjoint(touches) else waiting).append(name)
+        return waiting, unsure
 
     def sheet(self, tool: Tool, paths: Paths | None = None) -> TrustSheet:
         """Return a tool, agent or workflow as it is shown; `paths` keeps looks at paths for many of them."""
@@ -413,6 +433,8 @@ class ProjectTrust:
         last, maker = sheet.last, sheet.maker
         if last is None or not sheet.waits or maker or self._waited.get(sheet.subject) == last.digest:
             return False
+        from toolcrib.project.trust.edits import widens_nothing
+
         manifest = self.ledger.text(last.source)
         if manifest is None or not widens_nothing(tool, last, manifest, self._root):
             return False

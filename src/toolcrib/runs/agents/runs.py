@@ -26,6 +26,7 @@ from toolcrib.runs.agents.tools import AgentTools
 from toolcrib.runs.filters import Change, Changed, Filters, changeable
 from toolcrib.runs.sessions import DurableRuns, Run, RunDraft, RunEvent, RunStore, StoredMessage
 from toolcrib.spec import Caller
+from toolcrib.spec.moment import written
 from toolcrib.state import Transaction
 
 _CALLS = (
@@ -56,19 +57,20 @@ def timeline(store: RunStore, run: Run) -> dict[str, Any]:
         if use.call_id in calls:
             _, state, tool, attempts, ended_at, began_at = calls[use.call_id]
             shown |= {"call": use.call_id, "state": state, "attempts": attempts}
-            shown |= {"began_at": began_at, "ended_at": ended_at}
+            shown |= {"began_at": written(began_at), "ended_at": written(ended_at)}
             if state == "ready":
                 shown["served"] = tool in served
         elif use.child_id in children:
             child = children[use.child_id]
             shown |= {"run": child.id, "agent": child.agent, "state": child.state}
-            shown |= {"began_at": child.created_at, "ended_at": child.ended_at}
+            shown |= {"began_at": written(child.created_at), "ended_at": written(child.ended_at)}
         else:
             shown |= {"state": "refused", "answer": use.answer}
         uses.setdefault(use.iteration, []).append(shown)
     iterations = [
         {
             **asdict(one),
+            **{name: written(getattr(one, name)) for name in ("began_at", "answered_at", "ended_at")},
             "live": bool(one.live),
             "text": texts.get(one.number, ""),
             "calls": uses.get(one.number, []),

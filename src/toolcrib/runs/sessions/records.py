@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict, fields
 from typing import Any, Literal, NamedTuple
 
+from toolcrib.spec.moment import written
 from toolcrib.spec.record import record
 
 RunState = Literal["queued", "ready", "running", "waiting", "done", "failed", "cancelled"]
@@ -45,6 +46,7 @@ class Session:
     def document(self) -> dict[str, Any]:
         """The session as JSON."""
         shown = {field.name: getattr(self, field.name) for field in fields(self)}
+        shown["created_at"] = written(self.created_at)
         return {**shown, "metadata": json.loads(self.metadata)}
 
 
@@ -100,6 +102,7 @@ class Run:
         shown = {field.name: getattr(self, field.name) for field in fields(self)}
         for internal in ("epoch", "open_calls", "failures", "rescues", "worker", "ready_at"):
             del shown[internal]
+        shown["created_at"], shown["ended_at"] = written(self.created_at), written(self.ended_at)
         shown["variables"] = json.loads(self.variables)
         shown["error"] = None if self.error is None else json.loads(self.error)
         return shown
@@ -205,4 +208,4 @@ class RunEvent(NamedTuple):
     @property
     def document(self) -> dict[str, Any]:
         """The event as JSON."""
-        return {**self._asdict(), "detail": json.loads(self.detail)}
+        return {**self._asdict(), "at": written(self.at), "detail": json.loads(self.detail)}

@@ -133,13 +133,15 @@ class ForkServer:
     def run(self) -> None:
         """Fork what is ordered and reap what ends; load a module whenever there is nothing else to do."""
         while True:
-            for fd, _ in self.poll.poll(0 if self.to_load else None):
+            ready = self.poll.poll(0 if self.to_load else None)
+            # The server comes last, as it was registered first: what ended is reaped before the next order,
+            # because the server waits for that to use its control group again.
+            for fd, _ in reversed(ready):
                 if fd in self.children:
                     self.reap(fd)
                 elif not self.take_order():
                     return
-                break
-            else:
+            if not ready:
                 self.load_one()
 
     def load_one(self) -> None:

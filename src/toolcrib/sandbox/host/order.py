@@ -14,7 +14,6 @@ from toolcrib.sandbox.host.enforcement import process_limit
 from toolcrib.sandbox.host.pool import SandboxOrder
 from toolcrib.sandbox.job import Confinement, NetworkAccess
 from toolcrib.sandbox.kernel import seccomp
-from toolcrib.sandbox.tracing import watched_calls
 from toolcrib.spec import Level
 from toolcrib.spec.record import record
 
@@ -70,7 +69,11 @@ def new_order(job: Confinement, level: Level, paths: Paths) -> CommandOrder:
 
 def sandbox_order(job: Confinement, mounts: MountPlan, level: Level) -> SandboxOrder:
     """Put the order together as the launcher reads it."""
-    script = job.script
+    script, watch = job.script, b""
+    if job.watch is not None:
+        from toolcrib.sandbox.tracing import watched_calls
+
+        watch = watched_calls.program(os.uname().machine)
     processes = process_limit(job.processes, level)
     message: dict[str, Any] = {
         "cwd": job.cwd,
@@ -90,7 +93,7 @@ def sandbox_order(job: Confinement, mounts: MountPlan, level: Level) -> SandboxO
         "network": job.network,
         "init_filter": _init_filter(os.uname().machine),
         "filter": command_filter(job.network, level, refuses_sockets(job)),
-        "watch": b"" if job.watch is None else watched_calls.program(os.uname().machine),
+        "watch": watch,
     }
     # Everything that the sandbox is made of: a spare made for an equal key differs in nothing.
     key = (script, *message.values(), None if job.watch is None else object())

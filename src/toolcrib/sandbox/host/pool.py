@@ -106,10 +106,11 @@ class WarmPool:
     def give_back(self, sandbox: SandboxHandle) -> None:
         """End a sandbox that was taken, and order a spare for the next call."""
         with self._lock:
-            sandbox.close()
             demand = self._demands.get(sandbox.key)
+            # First, as the thread waits for the end of the processes of what is closed.
             if demand is not None and demand.count > 1 and self.warmth.spares:
                 self.tasks.put(lambda: self._refill(demand))
+            sandbox.close()
 
     def is_unfit(self, interpreter: str) -> bool:
         """Return True if a launcher of this interpreter could not be started a short time ago."""

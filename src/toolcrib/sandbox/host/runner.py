@@ -19,7 +19,7 @@ import socket
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from toolcrib.errors import ToolcribError, ToolUnavailable, UnavailableError
@@ -32,8 +32,10 @@ from toolcrib.sandbox.host.pool import SandboxOrder, shared
 from toolcrib.sandbox.job import Completed, Confinement, Outlet
 from toolcrib.sandbox.kernel.cgroup import CgroupSlot
 from toolcrib.sandbox.kernel.network import proxy_variables
-from toolcrib.sandbox.tracing.watch import Watcher
 from toolcrib.spec import Level
+
+if TYPE_CHECKING:
+    from toolcrib.sandbox.tracing.watch import Watcher
 
 T = TypeVar("T")
 GRACE = 0.3
@@ -499,6 +501,8 @@ class CommandRun(SandboxRun):
     def watch_calls(self, listener: int) -> None:
         """Report each watched call of the command to the job's `watch`."""
         assert self.job.watch is not None
+        from toolcrib.sandbox.tracing.watch import Watcher
+
         self.watcher = Watcher(listener, self.job.watch, sockets=not refuses_sockets(self.job))
         self.loop.add_reader(listener, self._serve_watcher)
 

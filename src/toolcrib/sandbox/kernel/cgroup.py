@@ -35,8 +35,10 @@ from toolcrib.sandbox.kernel.hierarchy import (
 
 LEFTOVER = 4 << 20
 """Bytes that may stay charged to a released slot: cached file pages, and what the kernel frees late."""
-CLEAR_SECONDS = 0.05
-"""Time for the killed to be reaped when a slot is released; their parent may be slow, or dead."""
+CLEAR_SECONDS = 0.25
+"""Time for the killed to be reaped when a slot is released; their parent may be slow, or dead. To make a new
+slot costs more than to wait for this one."""
+_PAUSE_S = 0.001
 
 
 class CgroupEvents(NamedTuple):
@@ -94,6 +96,8 @@ class CgroupSlot:
         self.join_fds: tuple[int, ...] = ()
         """The same, open for writing; they belong to the slot."""
         self.before = CgroupEvents()
+        self._limits: tuple[int, int] | None = None
+        """Those that the kernel enforces now."""
         # On v1 what is sent and not yet received is counted by itself, and only where it has a limit.
         self.sockets = "memory.kmem.tcp.limit_in_bytes"
         try:
@@ -118,14 +122,18 @@ class CgroupSlot:
         return tuple(dict.fromkeys((self.memory_folder, self.pids_folder)))
 
     def set_limits(self, memory_bytes: int, processes: int) -> None:
-        """Set the limits of the next call."""
-        for file, text in memory_writes(self.version, memory_bytes, swap=self.swap):
-            write(text, self.memory_folder, file)
+        """Set the limits of the next call; mostly they are those of the last one."""
         if self.version == 1:
             write("0", self.memory_folder, "memory.max_usage_in_bytes")
+        if self._limits == (memory_bytes, processes):
+            return
+        self._limits = None
+        for file, text in memory_writes(self.version, memory_bytes, swap=self.swap):
+            write(text, self.memory_folder, file)
         if self.sockets:
             write(str(memory_bytes), self.memory_folder, self.sockets)
         write(str(processes), self.pids_folder, "pids.max")
+        self._limits = memory_bytes, processes
 
     def events(self) -> CgroupEvents:
         """Return how often the limits had an effect since the slot was acquired."""
@@ -147,17 +155,22 @@ class CgroupSlot:
 
     def clear(self) -> bool:
         """Kill what is left and drop what is cached; return True if the next call can have the slot."""
-        deadline = time.monotonic() + CLEAR_SECONDS
+        deadline, pause_s = time.monotonic() + CLEAR_SECONDS, _PAUSE_S
         # The number of processes includes those that nobody has waited for yet.
         while int(read(self.pids_folder, "pids.current")) or members(self.memory_folder):
-            for folder in self.folders:
-                kill_members(folder)
+            # At the first look they end already, with pid 1. What is left at the next one is killed.
+            if pause_s > _PAUSE_S:
+                self._limits = None  # Nothing more may start.
+                for folder in self.folders:
+                    kill_members(folder)
             if time.monotonic() > deadline:
                 return False
-            time.sleep(0.001)
-        if self._usage() > LEFTOVER:
-            self._drop_cache()
+            time.sleep(pause_s)
+            pause_s *= 2
         self.before = self._counters()
+        if self._usage() <= LEFTOVER:
+            return True
+        self._drop_cache()
         # Files on a tmpfs of the machine stay charged as long as they exist: there is no room for the next
         # call.
         return self._usage() <= LEFTOVER

@@ -15,7 +15,10 @@ from toolcrib.spec.naming import pointed
 _TOP = ("oneOf", "anyOf", "allOf", "not", "enum", "if", "then", "else")
 """Keywords that no provider accepts at the top of a tool's input."""
 _PROPERTY = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
-_LONGEST = 64
+_NAME = 64
+"""Characters of a property's name that the strictest API takes."""
+LONGEST = 1024
+"""Characters of a function's description that OpenAI's API takes."""
 
 
 def without_unions(schema: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -46,8 +49,8 @@ def renamed_properties(schema: dict[str, Any]) -> tuple[dict[str, Any], dict[str
     for name in given:
         if not _PROPERTY.fullmatch(name):
             plain = re.sub(r"[^a-zA-Z0-9_.-]+", "_", name).strip("_") or "value"
-            if plain in given or plain in own or len(plain) > _LONGEST:
-                plain = shortened(plain, name, _LONGEST)
+            if plain in given or plain in own or len(plain) > _NAME:
+                plain = shortened(plain, name, _NAME)
             own[plain] = name
     if not own:
         return schema, {}
@@ -68,7 +71,7 @@ def renamed_properties(schema: dict[str, Any]) -> tuple[dict[str, Any], dict[str
 
 
 def with_items(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return a schema in which each list says what it holds; OpenAI's API refuses others."""
+    """Return a schema in which each list says what it holds; the APIs of OpenAI and Google refuse others."""
 
     def completed(rule: dict[str, Any]) -> dict[str, Any]:
         kind = rule.get("type")
@@ -89,6 +92,11 @@ def with_rules(description: str, rules: Mapping[str, Any]) -> str:
     """Return a description with the rules that have no place in the schema."""
     more = f"\n\nThe input must also match this JSON Schema: {compact(rules)}" if rules else ""
     return description + more
+
+
+def cut(description: str) -> str:
+    """Return a description within what OpenAI's API takes."""
+    return description if len(description) <= LONGEST else f"{description[: LONGEST - 1].rstrip()}…"
 
 
 def compact(value: Any) -> str:

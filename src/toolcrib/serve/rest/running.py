@@ -574,7 +574,9 @@ def _as_dict(result: Result) -> dict[str, Any]:
     if result.warnings:
         out["warnings"] = list(result.warnings)
     details = result.details or {}
-    if result.value is None and result.error is None and details:
+    if "watched" in details:
+        out["watched"] = details["watched"]
+    elif result.value is None and result.error is None and details:
         out["meta"] = details
     elif "tool" in details:
         out["meta"] = {"tool": details["tool"]}

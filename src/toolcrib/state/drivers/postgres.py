@@ -65,7 +65,7 @@ class PostgresTransaction(Transaction):
     `now` is the time on the server when the transaction began.
     """
 
-    __slots__ = ("_answers_since", "_later", "_lease_s", "_now", "notifies")
+    __slots__ = ("_answers_since", "_later", "_lease_s", "_now", "_sync", "notifies")
 
     def __init__(
         self,
@@ -83,10 +83,17 @@ class PostgresTransaction(Transaction):
 
         super().__init__(answered, owned=sync is not None)
         self._later = execute
+        self._sync = sync
         self._lease_s = lease_s
         self._now = now
         self._answers_since = answers_since
         self.notifies = False
+
+    def each(self, sql: str, rows: Sequence[Sequence[Any]]) -> list[int]:
+        answers = [_send(self._later, postgres_statement(sql), values) for values in rows]
+        if self._sync is not None:
+            self._sync()
+        return [int(answer.rowcount) for answer in answers]
 
     def later(self, sql: str, *values: Any) -> None:
         _send(self._later, postgres_statement(sql), values)

@@ -41,7 +41,6 @@ CREATE TABLE channel_replies (
     run_id TEXT PRIMARY KEY
 );
 """
-STATES = ("queued", "published", "delivered", "dead")
 _ROW = (
     "SELECT id, data, COALESCE(state, CASE WHEN EXISTS (SELECT 1 FROM outbox"
     f" WHERE topic = '{TOPIC}' AND outbox.number = channel_messages.number) THEN 'queued' ELSE 'published'"
@@ -59,9 +58,10 @@ class ChannelMessage:
     data: bytes
     """`channel`, `text` and, if given, `chatId` and `threadId`."""
     state: str
-    """`queued` here, `published` on the bus, `delivered` to the service, or `dead` for ever."""
+    """`queued` here, `published` on the bus, `delivered` to the service, `dead` for ever, or `retried`: dead,
+    and another message has taken its place."""
     error: str
-    """The reason why it is dead."""
+    """The reason why it is dead, and the message that replaced it."""
     queued_at: float
     settled_at: float | None
 
@@ -107,7 +107,10 @@ class ChannelMessages:
             for id, state, error, data in ended:
                 row = {"id": id, "data": data, "queued_at": tx.now()}
                 tx.insert("channel_messages", row)
-                change = "UPDATE channel_messages SET state = ?, error = ?, settled_at = ? WHERE id = ?"
+                change = (
+                    "UPDATE channel_messages SET state = ?, error = ?, settled_at = ?"
+                    " WHERE id = ? AND COALESCE(state, '') <> 'retried'"
+                )
                 tx.run(change, state, error, tx.now(), id)
             # Here, because every message passes it.
             tx.run("DELETE FROM channel_messages WHERE queued_at < ?", tx.now() - _KEPT_S)
@@ -131,11 +134,15 @@ class ChannelMessages:
         return [ChannelMessage(*row) for row in rows]
 
     def retry(self, id: str) -> str:
-        """Queue a dead letter again, as a new message whose id is returned. NotFoundError, ConflictError."""
+        """Queue a dead letter again, as a new message whose id is returned. NotFoundError, ConflictError.
+
+        The dead letter stays: whoever has its id sees what became of it, and a question is not asked anew.
+        """
         found, new = self.find(id), new_id()
+        retried = "UPDATE channel_messages SET state = 'retried', error = ? WHERE id = ? AND state = 'dead'"
         with self._database.write() as tx:
             # Of two who ask at once, one takes it.
-            if not tx.run("DELETE FROM channel_messages WHERE id = ? AND state = 'dead'", id):
+            if not tx.run(retried, f"{found.error}; sent again as {new}", id):
                 raise ConflictError(f"message {id} is not a dead letter, and only these can be sent again")
             self.put(tx, new, orjson.loads(found.data))
         return new

@@ -187,6 +187,21 @@ def test_pages_go_on_in_another_process(crib: Crib, sort: Any) -> None:
             crib.open().list_tools(sort=other, limit=3, page=token, **options)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("sort", ["callCount", "lastCalledAt"])
+def test_a_page_of_another_process_begins_where_its_last_tool_was_at_first(crib: Crib, sort: Any) -> None:
+    for number in range(7):
+        command(crib, f"t{number}")
+    project = crib.open()
+    whole = project.list_tools(sort=sort)
+    page = project.list_tools(sort=sort, limit=3)
+    project.bundles.usage.count(whole.tools[5].id, failed=False)  # The last of the second page is called.
+    page = project.list_tools(sort=sort, limit=3, page=page.next)
+    project.bundles.usage.flush()
+    assert [tool.name for tool in page.tools] == [tool.name for tool in whole.tools[3:6]]
+    page = crib.open().list_tools(sort=sort, limit=3, page=page.next)
+    assert [tool.name for tool in page.tools] == [whole.tools[6].name]
+
+
 def test_a_page_is_bounded_in_bytes_and_one_tool_has_its_whole_text(crib: Crib) -> None:
     long = "It does a lot. " * 400
     for number in range(8):

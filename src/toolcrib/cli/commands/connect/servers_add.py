@@ -15,7 +15,6 @@ from toolcrib.cli.confirm import decide
 from toolcrib.cli.options import project_options, yes_option
 from toolcrib.cli.output import one_line, print_change, print_note, print_result
 from toolcrib.errors import NotTrusted, ToolUnavailable
-from toolcrib.state.private import read_inside, replace_file
 
 if TYPE_CHECKING:
     from toolcrib.project.new_server import NewServer
@@ -85,29 +84,15 @@ def remove_command(name: str, root: str | None, as_json: bool, yes: bool) -> Non
 
     A server of the setting `mcp_servers` is removed there, by hand.
     """
-    from toolcrib.manifest.dialects.mcp_file import without_server
     from toolcrib.project import Project
-    from toolcrib.project.config.mcp import FILE
-    from toolcrib.project.new_server import KEYS, is_accepted, trust_change
-    from toolcrib.state import user_name
+    from toolcrib.project.new_server import OldServer
 
     project = Project.inspect(root)
-    path = project.root / FILE
-    before = read_inside(path, project.root)
-    text = without_server(before or "", path, KEYS, name)
-    channel = decide(f"Remove {one_line(name)} from {path}?", "trust", yes=yes, refuse=NotTrusted)
+    old = OldServer.of(project, name)
+    channel = decide(f"Remove {one_line(name)} from {old.path}?", "trust", yes=yes, refuse=NotTrusted)
     if channel is None:
         raise NotTrusted("nothing was removed")
-    replace_file(path, before, text)
-    if project.servers is not None and name in project.servers.mounted:
-        project.servers.logout(name)
-        project.servers.get(name).clear()
-        # Whoever adds a server of this name later is asked about its hosts anew.
-        project.trust.revoke(user_name(), servers=[name], channel=channel)
-    if is_accepted(project.config, project.trust.ledger):
-        trust_change(project, project.config, name, "", channel)
-    settings = project.config.document
-    # A file of comments only, as a new project has it, holds nothing.
-    if settings is not None and name in ((settings.data or {}).get("mcp_servers") or ()):
-        print_note(f"{project.place.config} still has permissions for {name}: remove them there.")
-    print_change(as_json, {"removed": name, "file": str(path)}, f"Removed {name} from {path}.")
+    old.remove(project, channel)
+    if (left := old.left(project)) is not None:
+        print_note(left)
+    print_change(as_json, {"removed": name, "file": str(old.path)}, f"Removed {name} from {old.path}.")

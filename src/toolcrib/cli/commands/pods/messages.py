@@ -8,6 +8,8 @@ from toolcrib.cli.options import open_project, page_options, project_options
 from toolcrib.cli.output import print_change, print_shown
 from toolcrib.cli.table import facts, print_listing
 
+_STATES = ("queued", "published", "delivered", "dead", "retried")
+
 
 @click.group("messages")
 def command() -> None:
@@ -15,7 +17,7 @@ def command() -> None:
 
 
 @command.command("list")
-@click.option("--state", type=click.Choice(("queued", "published", "delivered", "dead")), help="Only these.")
+@click.option("--state", type=click.Choice(_STATES), help="Only these.")
 @project_options
 @page_options("message")
 def list_command(root: str | None, as_json: bool, state: str | None, limit: int, before: str | None) -> None:

@@ -10,7 +10,7 @@ import click
 from toolcrib.cli.arguments import call_command, complete_tool, parse_arguments
 from toolcrib.cli.caller import caller_of, seen_by
 from toolcrib.cli.commands.run.matching import change_all, filter_options, made_by, many_options, mine
-from toolcrib.cli.commands.run.unserved import noting_unserved
+from toolcrib.cli.commands.run.unserved import note_if_unserved, noting_unserved
 from toolcrib.cli.options import id_or_last, open_project, page_options, project_options, timeout_option
 from toolcrib.cli.output import (
     one_line,
@@ -95,6 +95,7 @@ def submit_command(
         calls = ({**how, **_line(number, line)} for number, line in lines if line.strip())
         ids = project.calls.submit_many(calls)
         print_shown(as_json, {"ids": ids}, "\n".join(ids))
+        note_if_unserved(project, set(), waits="toolcrib calls wait ID")
         return
     assert tool is not None
     found = _found(project, tool)
@@ -104,6 +105,7 @@ def submit_command(
     else:
         print_result(call_id)
         print_note(f"To wait for its result: toolcrib calls wait {call_id}{project.place.option}")
+    note_if_unserved(project, {found.name}, waits=f"toolcrib calls wait {call_id}")
 
 
 command.add_command(submit_command)

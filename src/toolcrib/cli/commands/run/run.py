@@ -143,8 +143,11 @@ def _print_plan(project: Project, call: Call, *, as_json: bool) -> None:
     print_result(printable("\n".join(lines)))
 
 
-def result_of(project: Project, call: Call, *, approve: bool, ask: bool) -> Result:
-    """Find the tool, ask for approval if it is needed, and make the call. Every refusal is recorded."""
+def result_of(project: Project, call: Call, *, approve: bool, ask: bool, once: bool = False) -> Result:
+    """Find the tool, ask for approval if it is needed, and make the call. Every refusal is recorded.
+
+    With `once` the tool is trusted for this call alone.
+    """
     refusal: ToolcribError | None = None
     asked = call.tool
     call.caller, call.identity = caller_of(project)
@@ -162,7 +165,7 @@ def result_of(project: Project, call: Call, *, approve: bool, ask: bool) -> Resu
         if call.wait == "raise":  # Otherwise somebody else decides.
             sheets = _waiting(project, tool)
             try:
-                seek_approval(project, call, approve=approve, may_ask=ask, sheets=sheets)
+                seek_approval(project, call, approve=approve, may_ask=ask, sheets=sheets, once=once)
             except ApprovalRequired as error:
                 refusal = error
     result = asyncio.run(_run(project, call))

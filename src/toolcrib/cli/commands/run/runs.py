@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,8 +15,7 @@ from toolcrib.cli.caller import caller_of, seen_by
 from toolcrib.cli.commands.decide.accepting import ask_for_files
 from toolcrib.cli.commands.run.matching import change_all, filter_options, made_by, many_options, mine
 from toolcrib.cli.commands.run.sessions import command as sessions
-from toolcrib.cli.commands.run.sessions import created
-from toolcrib.cli.commands.run.unserved import noting_unserved
+from toolcrib.cli.commands.run.unserved import note_if_unserved, noting_unserved
 from toolcrib.cli.options import id_or_last, open_project, page_options, project_options, require_id
 from toolcrib.cli.output import (
     one_line,
@@ -84,6 +84,7 @@ def run_command(
     )
     if detach:
         print_shown(as_json, project.runs.find(run_id).document, run_id)
+        note_if_unserved(project, set(), waits=f"toolcrib runs wait {run_id}")
         return 0
     return _print_end(asyncio.run(followed(project, run_id, timeout, stream=stream and not as_json)), as_json)
 
@@ -105,7 +106,15 @@ def list_command(root: str | None, as_json: bool, limit: int, before: str | None
         as_json,
         "runs",
         [run.document for run in found],
-        ("ID", "STATE", "AGENT", ("STEPS", "iteration"), ("TOKENS", _tokens), ("CREATED", created), "PROMPT"),
+        (
+            "ID",
+            "STATE",
+            "AGENT",
+            ("STEPS", "iteration"),
+            ("TOKENS", _tokens),
+            ("CREATED", "created_at"),
+            "PROMPT",
+        ),
         empty="There are no such runs." if filters else "There are no runs.",
         limit=limit,
     )
@@ -355,13 +364,13 @@ def _timeline(run: dict[str, Any], tree: dict[str, dict[str, Any]], indent: str 
     yield f"{indent}  {tokens}, cost {cost}, {run['active_s']:.2f} s of work"
     yield f"{indent}  prompt: {one_line(run['prompt'])}"
     for one in run["iterations"]:
-        took = one["answered_at"] - one["began_at"]
+        took = _seconds(one["began_at"], one["answered_at"])
         replaced = "" if one["live"] else " (replaced by a retry)"
         step = f"{indent}  {one['number']}. {one['model']} {took:.2f} s{replaced}"
         yield f"{step} {one_line(one['text'])}".rstrip()
         for call in one["calls"]:
-            times = call.get("ended_at"), call.get("began_at")
-            spent = f" {times[0] - times[1]:.2f} s" if None not in times else ""
+            times = call.get("began_at"), call.get("ended_at")
+            spent = "" if None in times else f" {_seconds(*times):.2f} s"
             shown = one_line(json.dumps(call["arguments"]))
             waits = "" if call.get("served", True) else ": no worker has this tool"
             yield f"{indent}     {call['name']} {shown}: {call['state']}{spent}{waits}"
@@ -371,3 +380,7 @@ def _timeline(run: dict[str, Any], tree: dict[str, dict[str, Any]], indent: str 
         yield f"{indent}  error: {one_line(run['error']['message'])}"
     if run["answer"]:
         yield f"{indent}  answer: {one_line(run['answer'])}"
+
+
+def _seconds(begin: str, end: str) -> float:
+    return (datetime.fromisoformat(end) - datetime.fromisoformat(begin)).total_seconds()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any
 
 import click
 
@@ -12,7 +10,6 @@ from toolcrib.cli.caller import caller_of, seen_by
 from toolcrib.cli.options import open_project, page_options, project_options
 from toolcrib.cli.output import print_shown
 from toolcrib.cli.table import print_listing
-from toolcrib.spec.moment import written
 
 
 @click.group("sessions")
@@ -31,7 +28,7 @@ def list_command(root: str | None, as_json: bool, limit: int, before: str | None
         as_json,
         "sessions",
         [one.document for one in found],
-        ("ID", "CALLER", ("CREATED", created), ("ACTIVE RUN", "active_run"), "METADATA"),
+        ("ID", "CALLER", ("CREATED", "created_at"), ("ACTIVE RUN", "active_run"), "METADATA"),
         empty="There are no sessions.",
         limit=limit,
     )
@@ -52,8 +49,3 @@ def create_command(root: str | None, as_json: bool, metadata: str) -> None:
         raise click.BadParameter("must be a JSON object", param_hint="--metadata")
     session_id = project.runs.create_session(found, caller=caller)
     print_shown(as_json, project.runs.store.session(session_id).document, session_id)
-
-
-def created(run: Mapping[str, Any]) -> str:
-    """Return the time at which a run or session was created."""
-    return written(float(run["created_at"]))

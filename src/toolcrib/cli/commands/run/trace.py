@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -85,14 +85,16 @@ def command(
     except ToolcribError:
         pass  # The call is refused for the same reason, and recorded.
     try:
-        result = result_of(project, call, approve=approve, ask=not as_json)
+        # What is allowed for this run is no part of the tool that a person trusts.
+        once = any(allowed.values())
+        result = result_of(project, call, approve=approve, ask=not as_json, once=once)
     except (KeyboardInterrupt, asyncio.CancelledError):
         return print_interrupted("interrupted: the tool was stopped", as_json=as_json)
     if result.error is not None and (trace is None or not trace.ran(result)):
         return print_error(result.error, as_json=as_json)
     assert trace is not None
     if as_json:
-        print_json(_document(trace, result))
+        print_json({"tool": trace.tool.name, **trace.as_dict(), "result": result.as_dict()})
     else:
         _print(trace, result)
     if apply and result.error is not None and trace.block.missing:
@@ -126,15 +128,6 @@ def _apply(trace: Trace) -> None:
         raise ConflictError(f"{path} has just changed", hint="Run the command again.")
     put_file(path, text.encode(), mode=path.stat().st_mode & 0o777)
     print_note(f"changed {path}")
-
-
-def _document(trace: Trace, result: Result) -> dict[str, Any]:
-    return {
-        "tool": trace.tool.name,
-        **trace.block.as_dict(),
-        "watched_calls": trace.seen.calls,
-        "result": result.as_dict(),
-    }
 
 
 def _print(trace: Trace, result: Result) -> None:

@@ -39,6 +39,13 @@ async def noting_unserved(
             await task
 
 
+def note_if_unserved(project: Project, tools: set[str], *, waits: str) -> None:
+    """Print a note if nothing that serves takes what was stored; the command `waits` would continue it."""
+    with suppress(ToolcribError):
+        if found := _unserved(project, lambda: tools, waits + project.place.option):
+            print_note(found)
+
+
 async def _note(look: Callable[[], str]) -> None:
     noted = last = ""
     while True:

@@ -11,6 +11,7 @@ from toolcrib.cli.arguments import parse_arguments
 from toolcrib.cli.caller import caller_of
 from toolcrib.cli.commands.decide.accepting import ask_for_files
 from toolcrib.cli.commands.run.runs import followed
+from toolcrib.cli.commands.run.unserved import note_if_unserved
 from toolcrib.cli.options import open_project, project_options
 from toolcrib.cli.output import print_error, print_interrupted, print_json, print_note, print_result
 from toolcrib.cli.table import print_listing
@@ -83,6 +84,7 @@ def run_command(name: str, inputs: tuple[str, ...], root: str | None, as_json: b
     run_id = project.workflows.start(name, given, caller=caller, identity=identity)
     if detach:
         run = project.runs.find(run_id)
+        note_if_unserved(project, set(), waits=f"toolcrib runs wait {run_id}")
     else:
         try:
             run = asyncio.run(followed(project, run_id))

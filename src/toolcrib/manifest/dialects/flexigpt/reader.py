@@ -11,6 +11,7 @@ from toolcrib.manifest.dialects.base import Draft, arguments_of, json_template
 from toolcrib.manifest.dialects.flexigpt.dialect import BASE_MS
 from toolcrib.manifest.yaml.positions import KeyPath
 from toolcrib.manifest.yaml.source import Document
+from toolcrib.schema import SchemaCheck
 
 _UUID7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", re.IGNORECASE)
 _KEPT = (
@@ -22,7 +23,7 @@ _READ = ("slug", "version", "description", "type", "argSchema", "outputSchema", 
 _RULES = ("auth", "retry", "limits")
 _DELAYS = {"jitter", "backoff_ms", "base_ms"}
 _TEXT, _MAP = {"type": "string"}, {"type": "object"}
-_FORM: dict[str, Any] = {
+_FORM = SchemaCheck({
     "type": "object",
     "required": ["slug", "version", "type", "impl"],
     "properties": {
@@ -47,7 +48,7 @@ _FORM: dict[str, Any] = {
             },
         },
     },
-}
+})  # fmt: skip
 _LONGEST = 64
 _TOKEN_URLS = ("token_url", "device_url")
 _SECRETS = ("secret", "username_secret", "refresh_secret")
@@ -144,7 +145,7 @@ def _http(draft: Draft, impl: dict[str, Any], arguments: Any) -> None:
     )
     named = [one.get(key) for one in (*auth, *tokens) for key in _SECRETS]
     draft.grant_secrets(draft.manifest["exec"], arguments_of(arguments), ("impl",), also=named)
-    _keep_rest(draft, impl, _FORM["properties"]["impl"]["properties"].keys() - {"goFunc"})
+    _keep_rest(draft, impl, _FORM.schema["properties"]["impl"]["properties"].keys() - {"goFunc"})
 
 
 def _keep_rest(draft: Draft, impl: dict[str, Any], known: set[str]) -> None:

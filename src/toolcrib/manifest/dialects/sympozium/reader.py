@@ -15,10 +15,11 @@ from typing import Any
 from toolcrib.manifest.dialects.base import Draft, arguments_of, milliseconds
 from toolcrib.manifest.yaml.positions import KeyPath
 from toolcrib.manifest.yaml.source import Document
+from toolcrib.schema import SchemaCheck
 from toolcrib.template import escape
 
 _TEXT = {"type": "string"}
-_FORM: dict[str, Any] = {
+_FORM = SchemaCheck({
     "type": "object",
     "required": ["name", "description"],
     "oneOf": [{"required": ["exec"]}, {"required": ["command"]}],
@@ -37,7 +38,7 @@ _FORM: dict[str, Any] = {
         "timeout": {"type": ["number", "string"]},
         "timeoutSeconds": {"type": "number"},
     },
-}  # fmt: skip
+})  # fmt: skip
 _TYPED_MS = 120_000
 """The limit of a tool with `exec` that states none."""
 _SPELLING = re.compile(r"\{\{\s*\.?([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
@@ -102,7 +103,7 @@ def _tool(draft: Draft, tool: dict[str, Any]) -> None:
         draft.put((*at, "env"), env, ("env",))
     draft.grant_secrets(draft.manifest.get("exec", {}), arguments_of(schema), (written,))
     draft.put(("permissions", "fs"), {"read": ["."]})
-    draft.keep(tool, _FORM["properties"])
+    draft.keep(tool, _FORM.schema["properties"])
 
 
 def _typed(draft: Draft, tool: dict[str, Any], names: Sequence[str]) -> tuple[list[str], dict[str, str]]:

@@ -16,7 +16,7 @@ from toolcrib.serve.rest.shaping import shaped
 ROUTES = Routes()
 _PATH = "/messages"
 _ONE = f"{_PATH}/{{messageId}}"
-_State = Literal["queued", "published", "delivered", "dead"]
+_State = Literal["queued", "published", "delivered", "dead", "retried"]
 
 
 class MessageAnswer(Struct, kw_only=True, frozen=True, rename="camel"):
@@ -26,9 +26,10 @@ class MessageAnswer(Struct, kw_only=True, frozen=True, rename="camel"):
     data: dict[str, Any]
     """`channel`, `text` and, if given, `chatId` and `threadId`."""
     state: _State
-    """`queued` here, `published` on NATS, `delivered` to the service, or `dead`: it never will be."""
+    """`queued` here, `published` on NATS, `delivered` to the service, or `dead`: it never will be. `retried`:
+    it was dead, and another message has taken its place."""
     error: str
-    """The reason why it is dead."""
+    """The reason why it is dead, and the message that replaced it."""
     queued_at: Moment
     settled_at: Moment | None
 

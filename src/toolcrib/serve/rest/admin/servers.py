@@ -8,6 +8,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 from starlette.concurrency import run_in_threadpool
 
 from toolcrib.errors import (
+    ApprovalRequired,
     ConflictError,
     DeniedError,
     NotFoundError,
@@ -15,9 +16,10 @@ from toolcrib.errors import (
     ToolUnavailable,
     UsageError,
 )
-from toolcrib.project.new_server import NewServer, entry_of, start
+from toolcrib.project.new_server import NewServer, OldServer, entry_of, start, watch
 from toolcrib.project.tools.servers import Servers
 from toolcrib.serve.http import Answer, Problem, Routes
+from toolcrib.serve.rest.calls.routes import Watched
 from toolcrib.serve.rest.records import Body
 from toolcrib.serve.rest.services import RestRequest, location, require_person
 from toolcrib.serve.rest.shaping import shaped
@@ -90,6 +92,24 @@ class ServerPlan(Struct, kw_only=True):
     digest: str
 
 
+class ServerRemoved(Struct, kw_only=True):
+    """The end of a server in `.mcp.json`."""
+
+    file: str
+    left: str | None
+    """What a person still has to remove by hand."""
+
+
+class WatchedServer(Struct, kw_only=True):
+    """One session of a server that is not added."""
+
+    tools: list[str]
+    """The names of the tools that it listed."""
+    error: Problem | None
+    """The reason why it did not list them."""
+    watched: Watched
+
+
 class LoginHosts(Body, kw_only=True):
     """A login to begin."""
 
@@ -138,26 +158,83 @@ async def add_server(request: RestRequest) -> Answer:
     Without `trust` the answer says what would be started and what it may use. Only the session of a person
     does it, never a token.
     """
-    require_person(request, "add a server", "A person can: toolcrib servers add NAME -- COMMAND")
-    body: ServerEntry = request.body()
-    project = request.services.project
-    url = None if body.url is UNSET else body.url
-    entry = entry_of(body.command, url, body.env, body.hosts, files=bool(body.read or body.write))
-    new = await run_in_threadpool(NewServer.of, project, body.name, entry, body.read, body.write)
+    body, project = request.body(), request.services.project
+    new = await _trusted(request, body)
     if body.trust is UNSET:
         return Answer(ServerPlan(lines=new.lines(), digest=new.digest))
-    if body.trust != new.digest:
-        raise ConflictError(f"what {body.name} would start has just changed", hint="Look at it again.")
     config = await run_in_threadpool(new.add, project, "page")
     mounted = await start(project, body.name, config, "page")
     at = location(request, f"/servers/{body.name}")
     return Answer(shaped(ServerAnswer, mounted.as_dict()), status=201, headers=at)
 
 
+@ROUTES.add(
+    "POST",
+    "/servers/watch",
+    "admin",
+    {200: WatchedServer},
+    *(ApprovalRequired, DeniedError, NotTrusted, UsageError, ConflictError, ToolUnavailable),
+    body=ServerEntry,
+)
+async def watch_server(request: RestRequest) -> Answer:
+    """Start a server once, observed, with what it may use, and list its tools. Nothing is added.
+
+    The grants of the answer go to `hosts`, `read` and `write` of an entry. It needs `trust`, and only the
+    session of a person does it, never a token.
+    """
+    body: ServerEntry = request.body()
+    new = await _trusted(request, body)
+    if body.trust is UNSET:
+        raise ApprovalRequired(
+            f"nobody has trusted {body.name} as it is now",
+            hint="Once a person has seen what it would start, send its `digest` as `trust`.",
+        )
+    seen = await watch(request.services.project, new)
+    error = None if seen.error is None else seen.error.as_dict()
+    return Answer(shaped(WatchedServer, {"tools": seen.tools, "error": error, "watched": seen.watched}))
+
+
+async def _trusted(request: RestRequest, body: ServerEntry) -> NewServer:
+    """Return the server of an entry, as a person has seen it if there is `trust`."""
+    require_person(request, "add a server", "A person can: toolcrib servers add NAME -- COMMAND")
+    url = None if body.url is UNSET else body.url
+    entry = entry_of(body.command, url, body.env, body.hosts, files=bool(body.read or body.write))
+    project = request.services.project
+    new = await run_in_threadpool(NewServer.of, project, body.name, entry, body.read, body.write)
+    if body.trust not in (UNSET, new.digest):
+        raise ConflictError(f"what {body.name} would start has just changed", hint="Look at it again.")
+    return new
+
+
 @ROUTES.add("GET", _ONE, "admin", {200: ServerAnswer}, NotFoundError)
 def show_server(request: RestRequest) -> Answer:
     """Return an MCP server and its state."""
     return Answer(shaped(ServerAnswer, _servers(request).get(request.path["server"]).as_dict()))
+
+
+@ROUTES.add(
+    "DELETE",
+    _ONE,
+    "admin",
+    {200: ServerRemoved},
+    NotFoundError,
+    DeniedError,
+    UsageError,
+    ConflictError,
+    NotTrusted,
+)
+async def remove_server(request: RestRequest) -> Answer:
+    """Remove an MCP server from `.mcp.json`, with its package, its login and all that is trusted of it.
+
+    Its running calls fail. A server of the setting `mcp_servers` is removed there, by hand. Only the session
+    of a person does it, never a token.
+    """
+    name, project = request.path["server"], request.services.project
+    require_person(request, "remove a server", f"A person can: toolcrib servers remove {name}")
+    old = await run_in_threadpool(OldServer.of, project, name)
+    config = await run_in_threadpool(old.remove, project, "page")
+    await project.catalog.remove_server(name, config)
+    return Answer(ServerRemoved(file=str(old.path), left=old.left(project)))
 
 
 @ROUTES.add("POST", f"{_ONE}/restart", "admin", {200: ServerAnswer}, NotFoundError, NotTrusted)

@@ -11,14 +11,22 @@ from starlette.concurrency import run_in_threadpool
 from toolcrib.bundles.answers import ExampleCall
 from toolcrib.bundles.forms import slug_of
 from toolcrib.core.context import Context
-from toolcrib.errors import ApprovalRequired, DeniedError, ManifestError, ToolcribError
-from toolcrib.manifest import Diagnostic, failure, report
+from toolcrib.errors import (
+    ApprovalRequired,
+    DeniedError,
+    ManifestError,
+    ToolcribError,
+    ToolNotFound,
+    UsageError,
+)
+from toolcrib.manifest import Diagnostic, failure, load, report
 from toolcrib.project.authoring.drafts import read_draft, touches_of
 from toolcrib.project.project import Project
 from toolcrib.serve.http import Answer, Routes
 from toolcrib.serve.rest.admin.manifests import Findings
-from toolcrib.serve.rest.calls.routes import INVOKED, REFUSALS, call_answer
+from toolcrib.serve.rest.calls.routes import INVOKED, REFUSALS, Grant, call_answer
 from toolcrib.serve.rest.records import Body
+from toolcrib.serve.rest.running import Path
 from toolcrib.serve.rest.services import RestRequest
 from toolcrib.serve.rest.shaping import shaped
 from toolcrib.spec import Tool
@@ -31,10 +39,12 @@ _WAIT_S = 1.0
 
 
 class Draft(Body, kw_only=True):
-    """A tool that is written and not stored."""
+    """A tool that is written and not stored, or to be tried as if it were: `text` or `tool`."""
 
-    text: str
+    text: str | UnsetType = UNSET
     """A native manifest, or FlexiGPT's record as JSON."""
+    tool: str | UnsetType = UNSET
+    """The full name of a tool, as it is stored."""
 
 
 class DraftCall(Draft, kw_only=True):
@@ -43,6 +53,8 @@ class DraftCall(Draft, kw_only=True):
     args: dict[str, Any] = field(default_factory=dict)
     dry_run: bool = False
     """Run nothing; the value is what the call would do."""
+    watch: bool = False
+    """Observe the run: the result has the smallest permissions for it under `watched`."""
     trust: str | UnsetType = UNSET
     """`digest` of the draft: a person has seen what it may touch. Needed unless it is a dry run."""
 
@@ -63,6 +75,21 @@ class DraftTool(Struct, frozen=True, kw_only=True, rename="camel"):
     unavailable_because: str | None
 
 
+class TakenGrants(Body, kw_only=True):
+    """Permissions for a draft."""
+
+    text: str
+    """A native manifest in YAML."""
+    grants: list[Grant]
+    """All that it may touch from now on, by `permission` and `value`; `why` becomes a comment."""
+
+
+class DraftText(Struct, frozen=True, kw_only=True):
+    """The text of a draft."""
+
+    text: str
+
+
 class CheckedDraft(Findings, kw_only=True):
     """The findings about a draft."""
 
@@ -70,11 +97,11 @@ class CheckedDraft(Findings, kw_only=True):
     """Null if there is an error."""
 
 
-@ROUTES.add("POST", "/tools/draft", "admin", {200: CheckedDraft}, body=Draft)
+@ROUTES.add("POST", "/tools/draft", "admin", {200: CheckedDraft}, UsageError, ToolNotFound, body=Draft)
 def check_draft(request: RestRequest) -> Answer:
-    """Check a tool that is not stored, and say what it would take and touch. Nothing is stored."""
+    """Check a draft, and say what it would take and touch. Nothing is stored."""
     body: Draft = request.body()
-    tool, found = read_draft(body.text)
+    tool, found = _read(request, body)
     shown = None if tool is None else _shown(request.services.project, tool)
     findings = shaped(Findings, report(found))
     return Answer(
@@ -112,20 +139,24 @@ def _shown(project: Project, tool: Tool) -> DraftTool:
     "admin",
     INVOKED,
     *REFUSALS,
-    *(ApprovalRequired, DeniedError, ManifestError),
+    *(ApprovalRequired, DeniedError, ManifestError, UsageError),
     body=DraftCall,
     located=True,
 )
 async def invoke_draft(request: RestRequest) -> Any:
-    """Call a tool that is not stored, by the path of every call; only the session of a person lets it run.
+    """Call a draft by the path of every call; only the session of a person lets it run.
 
     202 has the id of a call that takes longer than a second: `/tools/calls` has its events and its result.
     It ends with this server.
     """
     body: DraftCall = request.body()
-    tool, found = await run_in_threadpool(read_draft, body.text)
+    tool, found = await run_in_threadpool(_read, request, body)
     if tool is None:
         raise _wrong(found)
+    if body.dry_run and body.watch:
+        raise UsageError(
+            "a dry run touches nothing that could be observed", hint="Leave out dryRun or watch."
+        )
     ctx = Context(tool.name, body.args, request.client.caller, identity=request.client.identity, wait="block")
     ctx.dry_run = body.dry_run
     if not body.dry_run:
@@ -140,12 +171,44 @@ async def invoke_draft(request: RestRequest) -> Any:
             )
         # Whoever lets it run answers each question about this call, as at an approval.
         ctx.approved_by, ctx.approval_channel, ctx.approved_digest = user_name(), "page", digest
-    path = request.services.project.catalog.path_of_draft(tool)
+    path = _path(request.services.project, tool, watch=body.watch)
     calls = request.services.calls
-    call = calls.start(ctx, request.client, path.invoke)
+    call = calls.start(ctx, request.client, path)
     call.kept = True
     await calls.settle(call, request.http.receive, _WAIT_S)
     return call_answer(call, request.http.scope)
+
+
+@ROUTES.add(
+    "POST", "/tools/draft/permissions", "admin", {200: DraftText}, UsageError, ManifestError, body=TakenGrants
+)
+def permit_draft(request: RestRequest) -> Answer:
+    """Return the text of a draft with these permissions in place of its own. Nothing is stored."""
+    from toolcrib.executors.trace.block import Block, Line
+    from toolcrib.project.trace import applied
+
+    body: TakenGrants = request.body()
+    tool, found = read_draft(body.text)
+    if tool is None:
+        raise _wrong(found)
+    block = Block.taken([Line(one.permission, one.value, " ".join(one.why.split())) for one in body.grants])
+    return Answer(DraftText(text=applied(block, load(body.text.encode(), "draft.yml"), tool)))
+
+
+def _read(request: RestRequest, body: Draft) -> tuple[Tool | None, Sequence[Diagnostic]]:
+    if (body.text is UNSET) == (body.tool is UNSET):
+        raise UsageError("a draft is a text or the name of a tool", hint="Send `text` or `tool`.")
+    if body.text is UNSET:
+        return request.services.project.get(str(body.tool)), ()
+    return read_draft(body.text)
+
+
+def _path(project: Project, tool: Tool, *, watch: bool) -> Path:
+    if not watch:
+        return project.catalog.path_of_draft(tool).invoke
+    from toolcrib.project.trace import Trace
+
+    return Trace.of(tool).path(project)
 
 
 def _wrong(found: Sequence[Diagnostic]) -> ManifestError:

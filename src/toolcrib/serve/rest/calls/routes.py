@@ -87,6 +87,47 @@ _decode = msgspec.json.Decoder(_Text).decode
 _PREFIX = re.compile(rb'\s*\{\s*"args"\s*:\s*')
 
 
+class Grant(Struct, frozen=True, kw_only=True):
+    """One line of the permissions of a tool, as an observed run needs it or has asked for it."""
+
+    permission: str
+    """Its place below `permissions` in the manifest: `network`, `network.allow`, `fs.read`, `fs.write`,
+    `secrets` or `env`."""
+    value: str
+    words: str = ""
+    """What it would allow, in words."""
+    why: str = ""
+    """What the run did with it."""
+
+
+class Observed(Struct, frozen=True, kw_only=True):
+    """What an observed run used or asked for, whether it was granted or not."""
+
+    reads: list[str]
+    """Files and folders, from the project's folder; not those of the system."""
+    writes: list[str]
+    hosts: list[str]
+    programs: list[str]
+
+
+class Watched(Struct, frozen=True, kw_only=True):
+    """An observed run, and the smallest permissions for it."""
+
+    needed: list[Grant]
+    """Granted and used."""
+    missing: list[Grant]
+    """Asked for and not granted: allow it and run again. A host that is not known is `network`."""
+    closed: list[Grant]
+    """Asked for, and no permission allows it."""
+    unused: list[Grant]
+    """Granted and not used in this run."""
+    permissions: dict[str, Any]
+    """The block of what was needed, as in a manifest."""
+    observed: Observed
+    calls: int
+    """Number of system calls that were looked at."""
+
+
 class InvokeResult(Struct, frozen=True, kw_only=True):
     """The result of a call whose tool ran."""
 
@@ -99,6 +140,8 @@ class InvokeResult(Struct, frozen=True, kw_only=True):
     meta: dict[str, Any] | UnsetType = UNSET
     """`tool`: the full name, if another one was called. If the value is null, also facts of the last attempt,
     such as the HTTP status."""
+    watched: Watched | UnsetType = UNSET
+    """Of a draft's call with `watch`, if the tool ran."""
 
 
 class Pending(Struct, frozen=True, kw_only=True, rename="camel"):

@@ -49,12 +49,10 @@ from toolcrib.serve.rest.runs.records import (
 )
 from toolcrib.serve.rest.services import RestRequest, location
 from toolcrib.serve.rest.shaping import shaped
-from toolcrib.spec.moment import written
 
 ROUTES = Routes()
 _ONE = "/runs/{runId}"
 _NEW = (NotFoundError, InvalidInput, UnavailableError, NotTrusted, ApprovalRequired)
-_TIMES = ("created_at", "began_at", "answered_at", "ended_at")
 
 
 @ROUTES.add("GET", "/agents", "read", {200: Agents})
@@ -175,7 +173,7 @@ def get_run_tree(request: RestRequest) -> Answer:
 @ROUTES.add("GET", f"{_ONE}/timeline", "read", {200: Timeline}, NotFoundError, InvalidInput)
 def get_run_timeline(request: RestRequest) -> Answer:
     """Return a run with its iterations: model, tokens, times, text, and the calls that it asked for."""
-    return Answer(shaped(Timeline, _timed(_runs(request).timeline(_found(request).id))))
+    return Answer(shaped(Timeline, _runs(request).timeline(_found(request).id)))
 
 
 @ROUTES.add(
@@ -256,28 +254,16 @@ def _found(request: RestRequest) -> Run:
 
 async def _written(events: AsyncIterator[RunEvent]) -> AsyncIterator[bytes]:
     async for event in events:
-        document = shaped(RunEventData, {**event.document, "at": written(event.at)})
+        document = shaped(RunEventData, event.document)
         yield sent_event(event.number, event.kind, msgspec.json.encode(document))
 
 
 def _run(run: Run) -> RunRecord:
-    return shaped(RunRecord, _timed(run.document))
-
-
-def _timed(value: Any) -> Any:
-    """Return JSON with its times as text."""
-    if isinstance(value, list):
-        return [_timed(one) for one in value]
-    if not isinstance(value, dict):
-        return value
-    return {
-        key: written(one) if key in _TIMES else _timed(one) if key in ("iterations", "calls") else one
-        for key, one in value.items()
-    }
+    return shaped(RunRecord, run.document)
 
 
 def _session(session: Session) -> SessionRecord:
-    return shaped(SessionRecord, _timed(session.document))
+    return shaped(SessionRecord, session.document)
 
 
 @ROUTES.add("GET", "/workers", "admin", {200: Workers})
