@@ -10,6 +10,8 @@ import { Failure, Loading } from "./states";
 export function usePages<Page extends { nextPageToken?: string | null }>(
   queryKey: readonly unknown[],
   read: (pageToken: string | undefined) => Promise<Page>,
+  /** For what no event of the server tells of. */
+  againMs: number | false = false,
 ) {
   return useInfiniteQuery({
     queryKey,
@@ -17,6 +19,7 @@ export function usePages<Page extends { nextPageToken?: string | null }>(
     initialPageParam: undefined,
     getNextPageParam: (page) => page.nextPageToken ?? undefined,
     placeholderData: keepPreviousData,
+    refetchInterval: againMs,
   });
 }
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field, replace
@@ -88,7 +89,8 @@ class Ledger:
 
     @property
     def _exists(self) -> bool:
-        return self._opened is not None or (self._vault.path / "trust.db").exists()
+        # As text: a list asks this for each of its tools.
+        return self._opened is not None or os.path.exists(f"{self._vault.path}/trust.db")
 
     # -- what is trusted -----------------------------------------------------------------------------
 

@@ -310,7 +310,7 @@ class Bundles:
         visible = entries.visible(wish.caller, wish.identity)
         checks = [] if visible is None else [visible]
         if wish.models:
-            checks.append(entries.offered(self._kept()))
+            checks.append(entries.offered(self._kept))
         if wish.availability:
             checks.append(lambda tool: entries.availability(tool) in wish.availability)
         if wish.touches:
@@ -320,7 +320,9 @@ class Bundles:
                     hint="Leave out `touches`.",
                 )
             checks.append(lambda tool: any(one in wish.touches for one in entries.touched(tool)))
-        return (lambda tool: all(check(tool) for check in checks)) if checks else None
+        if len(checks) < 2:  # A search may ask the check about every tool.
+            return checks[0] if checks else None
+        return lambda tool: all(check(tool) for check in checks)
 
     def _within(self, wish: Wish) -> Filter:
         with self.stored.lock:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -97,20 +98,33 @@ class Entries:
             else None
         )
 
-    def offered(self, kept: Mapping[str, Any]) -> Callable[[ListedTool], bool]:
-        """Return a function that says if a model may read a tool at all; `kept` are tools that it may."""
+    def offered(self, kept: Callable[[], Mapping[str, Any]]) -> Callable[[ListedTool], bool]:
+        """Return a function that says if a model may read a tool at all; `kept` returns tools that it may."""
+        assert self._steps is not None
+        trust = self._steps.trust
+        offers, given, makers, known = (
+            trust.offers(),
+            trust.given,
+            trust.ledger.makers(),
+            trust.ledger.known(),
+        )
+        kept = cache(kept)
 
         def is_offered(listed: ListedTool) -> bool:
-            assert self._steps is not None
-            if listed.full in kept:
+            # A search may ask this about every tool, so a manifest is read only if nothing else tells.
+            if given and listed.full and listed.type == "native" and not listed.fault:
+                if (f"tool:{listed.full}", self._stored.bundle_name(listed.bundle)) in known:
+                    return True
+                if trust.whole and listed.full not in makers:
+                    return True
+            if listed.full in kept():
                 return True
-            trust = self._steps.trust
             # What a record of these types may do is known without reading it.
-            if not listed.full and listed.type in ("go", "http") and trust.given:
-                made = self._stored.full_name(listed) in trust.ledger.makers()
+            if not listed.full and listed.type in ("go", "http") and given:
+                made = self._stored.full_name(listed) in makers
                 return self._is_known(listed) or (listed.type == "go" and not made)
             try:
-                return trust.offered(self.tool(listed)) is not None
+                return offers(self.tool(listed))
             except ToolcribError:
                 return False
 

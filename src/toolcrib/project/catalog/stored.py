@@ -85,6 +85,12 @@ class StoredTools:
                 self._store = Store(self.data, sources=self._sources(), clock=self._clock)
             return self._store
 
+    def sources_changed(self) -> None:
+        """Take up sources that were added, and let go of those that are gone."""
+        with self.lock:
+            if self._store is not None:
+                self._store.sources = {one.id: one for one in self._sources()}
+
     @property
     def listing(self) -> Listing:
         """Every tool as it is now."""
@@ -280,7 +286,8 @@ class StoredTools:
 
     def why_unavailable(self, tool: ListedTool) -> str | None:
         """Return why a record cannot be called here though it is enabled, as far as that is known."""
-        if tool.fault or self.listing.is_whole(tool):
+        listing = self._listing or self.listing  # Of a page of tools, none looks for changes again.
+        if tool.fault or listing.is_whole(tool):
             return tool.fault or self._broken.get(self.full_name(tool))
         return missing_function(tool.slug, tool.function).message
 

@@ -262,16 +262,10 @@ class ProjectTrust:
 
         A tool that needs no trust is itself.
         """
-        if tool.source is None:
-            new = is_served(tool) and self.servers is not None and self.servers.is_new(tool.name)
-            return None if new else tool
-        if not self.given:
+        if not self.offers()(tool):
             return None
         source = self.ledger.known().get((subject_of(tool), tool.bundle))
-        if source is None:
-            needs = self.maker(tool) is not None or (self._asks_for(tool) and bool(self.reasons(tool)))
-            return None if needs else tool
-        if source in ("", tool.source.sha256) or not self._asks_for(tool):
+        if tool.source is None or source in (None, "", tool.source.sha256) or not self._asks_for(tool):
             return tool
         last = self.last(tool)
         listed = {} if last is None else last.shown.get("listed", {})
@@ -283,6 +277,19 @@ class ProjectTrust:
             input_schema=listed["input_schema"],
             output=replace(tool.output, schema=listed["output_schema"]),
         )
+
+    def offers(self) -> Callable[[Tool], bool]:
+        """Return the check if a model may read a tool at all; it is for many tools at one time."""
+        given, known, makers = self.given, self.ledger.known(), self.ledger.makers()
+
+        def offers(tool: Tool) -> bool:
+            if tool.source is None:
+                return not (is_served(tool) and self.servers is not None and self.servers.is_new(tool.name))
+            if not given or (subject_of(tool), tool.bundle) in known:
+                return given
+            return tool.name not in makers and not (self._asks_for(tool) and self.reasons(tool))
+
+        return offers
 
     def settled(self, manifests: Iterable[tuple[str, str, Sequence[str] | None]]) -> set[str]:
         """Return the names of the tools of the project that are offered as they are, of many at once.
