@@ -106,7 +106,7 @@ async def serve_toolcrib(folder: Path) -> None:
         await serve_http(
             project,
             HttpSettings(port=0),
-            lambda address, _: print(address.rpartition(":")[2], token, flush=True),
+            lambda addresses, _: print(addresses[0].rpartition(":")[2], token, flush=True),
         )
 
 

@@ -84,7 +84,7 @@ async def main(root: str, data: str, body_s: float) -> int:
         await serve_http(
             project,
             HttpSettings(port=0, body_s=body_s),
-            lambda address, link: print(f"{address}\n{link}", flush=True),
+            lambda addresses, link: print(f"{addresses[0]}\n{link}", flush=True),
         )
     return 0
 

@@ -24,6 +24,8 @@ from toolcrib.serve.rest.services import Services
 from toolcrib.serve.rest.ui.links import hand_out_links
 from toolcrib.serve.rest.ui.session import login_path
 
+_LOCAL = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - nothing is bound to it here
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpSettings:
@@ -42,11 +44,13 @@ class HttpSettings:
 
 
 async def serve_http(
-    project: Project, settings: HttpSettings | None = None, announce: Callable[[str, str], None] | None = None
+    project: Project,
+    settings: HttpSettings | None = None,
+    announce: Callable[[Sequence[str], str], None] | None = None,
 ) -> None:
     """Serve an open project over HTTP until SIGINT or SIGTERM.
 
-    `announce` gets the address and a one-time login link once requests can come. Raises UsageError and
+    `announce` gets the addresses and a one-time login link once requests can come. Raises UsageError and
     ConflictError for an address that cannot be used.
     """
     settings = settings or HttpSettings()
@@ -62,11 +66,12 @@ async def serve_http(
         oauth=settings.oauth,
     )
     async with served as (app, login):
-        host = f"[{settings.host}]" if ":" in settings.host else settings.host
-        address = f"http://{host}:{port}"
-        async with hand_out_links(project.vault, lambda: address + login()):
+        # No client can use the address of all addresses as the name of one machine.
+        names = (_LOCAL.get(settings.host, settings.host), *settings.allowed_hosts)
+        addresses = [f"http://{f'[{name}]' if ':' in name else name}:{port}" for name in names]
+        async with hand_out_links(project.vault, lambda: addresses[0] + login()):
             if announce is not None:
-                announce(address, address + login())
+                announce(addresses, addresses[0] + login())
             await serve_app(app, listening, closing)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -119,7 +119,11 @@ def _refuse_unused(only_with: str, names: tuple[str, ...], *, used: bool) -> Non
 
 
 async def serve_until_signal(
-    opened: Project, settings: HttpSettings, announce: Callable[[str, str], None], *, dev: bool = False
+    opened: Project,
+    settings: HttpSettings,
+    announce: Callable[[Sequence[str], str], None],
+    *,
+    dev: bool = False,
 ) -> int:
     """Serve a project over HTTP until SIGINT or SIGTERM. Return 0."""
     from toolcrib.serve.rest import serve_http
@@ -133,8 +137,9 @@ async def serve_until_signal(
     return 0
 
 
-def _announce(address: str, link: str) -> None:
-    print_result(f"Serving MCP on {address}/mcp, REST on {address}")
+def _announce(addresses: Sequence[str], link: str) -> None:
+    for address in addresses:
+        print_result(f"Serving MCP on {address}/mcp, REST on {address}")
     try:
         require_person("approve")
     except ToolcribError as refused:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import webbrowser
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -46,8 +47,8 @@ def command(root: str | None, port: int, only_print: bool, data: Path | None) ->
         show(link)
         return
 
-    def announce(address: str, link: str) -> None:
-        print_note(f"Serving {address} until Ctrl-C.")
+    def announce(addresses: Sequence[str], link: str) -> None:
+        print_note(f"Serving {addresses[0]} until Ctrl-C.")
         show(link)
 
     run_until_end(serve_until_signal(Project.open(root, data=data), HttpSettings(port=port), announce))
