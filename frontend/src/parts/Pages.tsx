@@ -10,8 +10,7 @@ import { Failure, Loading } from "./states";
 export function usePages<Page extends { nextPageToken?: string | null }>(
   queryKey: readonly unknown[],
   read: (pageToken: string | undefined) => Promise<Page>,
-  /** For what no event of the server tells of. */
-  againMs: number | false = false,
+  refetchInterval?: number,
 ) {
   return useInfiniteQuery({
     queryKey,
@@ -19,7 +18,7 @@ export function usePages<Page extends { nextPageToken?: string | null }>(
     initialPageParam: undefined,
     getNextPageParam: (page) => page.nextPageToken ?? undefined,
     placeholderData: keepPreviousData,
-    refetchInterval: againMs,
+    refetchInterval,
   });
 }
 

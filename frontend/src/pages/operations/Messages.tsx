@@ -47,7 +47,7 @@ export function Messages() {
 }
 
 function Row({ message: { id, data: said, state, error, queuedAt } }: { message: Message }) {
-  const retry = useAction(() => data(api.POST("/messages/{messageId}/retry", { params: { path: { messageId: id } } })));
+  const retry = useAction<void>(() => data(api.POST("/messages/{messageId}/retry", { params: { path: { messageId: id } } })));
   const { channel, chatId, text } = said as Record<string, string | undefined>;
   return (
     <div className="row-main">
