@@ -1,4 +1,5 @@
 import { useState } from "react";
+import { api, data } from "../../api/client";
 import type { Grant } from "../../parts/Watched";
 import { t } from "../../text";
 import { Tester } from "../tools/Tester";
@@ -23,7 +24,9 @@ export function DraftTest({ tool, text, take }: Props) {
 }
 
 function Shown({ tool, text, take }: Props & { tool: DraftTool }) {
-  const [call, question] = useTrusted({ text }, () => Promise.resolve(tool), take !== undefined);
+  // What was shown last may be of the text before this one.
+  const look = async () => (await data(api.POST("/tools/draft", { body: { text } }))).tool ?? tool;
+  const [call, question] = useTrusted({ text }, look, take !== undefined);
   return (
     <>
       <section className="card" aria-labelledby="touches">
