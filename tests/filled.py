@@ -159,13 +159,13 @@ def filled(root: Path) -> Iterator[HttpServerProcess]:
     """Serve such a project below `root`."""
     crib = Crib(root)
     _write(crib)
-    crib.write(
-        ".toolcrib/config.yml",
-        f"builtins: {json.dumps(_BUILTINS)}\npolicy:\n  rules:\n  - {json.dumps(_RULE)}\n",
-    )
     mcp_servers.mount(crib, "calculator", mcp_servers.GOOD)
+    path = root / ".toolcrib" / "config.yml"
+    servers = json.dumps(json.loads(path.read_text())["mcp_servers"])
+    rules = f"policy:\n  rules:\n  - {json.dumps(_RULE)}\n"
+    path.write_text(f"builtins: {json.dumps(_BUILTINS)}\nmcp_servers: {servers}\n{rules}")
     data = root.with_name(f"{root.name}-data")
-    config = load_config(root / ".toolcrib" / "config.yml", root)
+    config = load_config(path, root)
     Ledger(Vault(root, data)).accept(settings_rows(config), "ann", "program")
     asyncio.run(_trust_servers(root, data))
     with http_server(root) as server:

@@ -12,6 +12,7 @@ import "./style/base.css";
 import "./style/controls.css";
 import "./style/parts.css";
 import "./style/shell.css";
+import "./style/windows.css";
 import { loadLanguage } from "./text";
 
 const client = new QueryClient({

@@ -10,6 +10,7 @@ import { Failure, Loading } from "./states";
 export function usePages<Page extends { nextPageToken?: string | null }>(
   queryKey: readonly unknown[],
   read: (pageToken: string | undefined) => Promise<Page>,
+  refetchInterval?: number,
 ) {
   return useInfiniteQuery({
     queryKey,
@@ -17,6 +18,7 @@ export function usePages<Page extends { nextPageToken?: string | null }>(
     initialPageParam: undefined,
     getNextPageParam: (page) => page.nextPageToken ?? undefined,
     placeholderData: keepPreviousData,
+    refetchInterval,
   });
 }
 

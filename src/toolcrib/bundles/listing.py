@@ -123,7 +123,7 @@ class Listing:
     @property
     def is_behind(self) -> bool:
         """True if `refresh` has something to do."""
-        return self._is_store_behind or any(self._changed_sources())
+        return self._is_store_behind or any(self._changed_sources()) or bool(self._gone_sources())
 
     @property
     def _is_store_behind(self) -> bool:
@@ -135,6 +135,9 @@ class Listing:
         for source in self._store.sources.values():
             if self._seen.get(source.id) != (revision := source.revision):
                 yield source, revision
+
+    def _gone_sources(self) -> set[str]:
+        return self._of_source.keys() - self._store.sources.keys()
 
     def refresh(self) -> bool:
         """Take in the changes of every process and source.
@@ -152,6 +155,10 @@ class Listing:
             with uncollected():
                 self._replace(source.id, source.listed())
             self._set_bundles({**self.bundles, source.id: source.bundle()})
+        for gone in self._gone_sources():
+            self._replace(gone, ())
+            del self._of_source[gone], self._seen[gone]
+            self._set_bundles({key: one for key, one in self.bundles.items() if key != gone})
         return changed
 
     def _catch_up(self) -> None:

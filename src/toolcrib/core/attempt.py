@@ -1,6 +1,6 @@
-"""One attempt of a tool: its outcome, or the decision on what happens next.
+"""The decision on what follows a failed attempt of a tool.
 
-An attempt never sleeps and never runs the tool again itself. Its decision says what to do, and whoever runs
+An attempt never sleeps and never runs the tool again itself. The decision says what to do, and whoever runs
 the call does it: the pipeline waits in memory; a durable queue can write the decision down and come back.
 """
 
@@ -10,7 +10,7 @@ import random
 from time import perf_counter
 
 from toolcrib.core.context import Context
-from toolcrib.core.deadline import DeadlineExceeded, begin
+from toolcrib.core.deadline import DeadlineExceeded
 from toolcrib.core.decision import AttemptDecision, Cancel, Discard, Fail, RetryAfter, SnoozeFor
 from toolcrib.core.failures import own_exception, to_error
 from toolcrib.errors import (
@@ -23,7 +23,7 @@ from toolcrib.errors import (
     ToolFailed,
     ToolSnooze,
 )
-from toolcrib.spec import Call, Outcome, Retry, Tool
+from toolcrib.spec import Retry, Tool
 from toolcrib.spec.record import record
 
 _MAX_SNOOZES = 100
@@ -44,25 +44,15 @@ class AttemptPolicy:
     """Seconds that a server may ask to wait before the next attempt; if it asks for more, the call fails."""
 
 
-async def run_attempt(call: Call, ctx: Context, safe_retry: Retry) -> Outcome | AttemptDecision:
-    """Run a tool once, within the limit of one attempt.
+def decide_on(raised: BaseException, ctx: Context, safe_retry: Retry) -> AttemptDecision:
+    """Decide what follows an attempt of this call that raised.
 
     A function without a rule of its own that an agent's run calls has the attempts of `safe_retry`.
 
-    Raises only what comes from outside of the tool: the cancellation of the call, and interrupts.
+    Raises what comes from outside of the tool: the cancellation of the call, and interrupts.
     """
+    error = ctx.timed_out() if isinstance(raised, DeadlineExceeded) else own_exception(raised)
     bound = ctx.bound
-    ctx.started = ctx.reported = perf_counter()
-    idle_left = None if bound.idle_ms is None else ctx.idle_left
-    try:
-        at_once, outcome = begin(bound.executor.run(call, ctx), ctx.seconds_left, idle_left)
-        if not at_once:
-            outcome = await outcome
-        return outcome if outcome.__class__ is Outcome else Outcome(outcome)
-    except DeadlineExceeded:
-        error: Exception = ctx.timed_out()
-    except BaseException as raised:
-        error = own_exception(raised)
     retry = bound.retry
     # `retries_timeouts` is True if the tool has a retry rule of its own, and that rule comes first.
     if ctx.run_id is not None and not bound.retries_timeouts and _is_of_program(bound.tool):

@@ -64,9 +64,9 @@ class Bound:
     """Limit of one attempt."""
     timeout_source: str
     """The origin of that limit, in words."""
-    idle_ms: int | None = None
+    idle_ms: int | None
     """Time for which an attempt may report nothing; None for any time."""
-    text_limit: int | None = None
+    text_limit: int | None
     """Bytes of the text that a model sees of an output; None for the usual limit."""
     limits: Limits
     """All limits that the tool states itself."""

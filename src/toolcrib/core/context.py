@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
-from dataclasses import field
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -35,11 +35,11 @@ _DIGITS = 6
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
-class Context(Call):
-    """A call on its way. The path fills it in, and the tool reads it."""
+@dataclass(eq=False, repr=False, slots=True)
+class _Walk(Call):
+    """The part of a context that the path reads or changes in every call."""
 
-    # Attributes of the class, not fields: most calls change few of them, and setting each takes time.
-    bound: Bound
+    bound: Bound = field(init=False)
     """The tool that is called; set as soon as its name is resolved."""
     received: float = 0.0
     """Time of arrival, in `time.perf_counter` seconds."""
@@ -51,6 +51,20 @@ class Context(Call):
     """1 for the first try."""
     snoozes: int = 0
     """Number of times that the tool asked to be tried later."""
+    bus: EventBus | None = None
+    """The receiver of the events of the call while it runs."""
+    created: tuple[str, ...] = ()
+    """Paths of what the call has created that starts other programs of the user."""
+    follows: AttemptDecision | None = None
+    """The decision on the last attempt, if the call or, with `single`, the attempt has failed."""
+    on_run: Callable[[], None] | None = None
+    """Called once the call has passed all checks, before its first attempt."""
+
+
+class Context(_Walk):
+    """A call on its way. The path fills it in, and the tool reads it."""
+
+    # Attributes of the class, not fields: most calls change none of them, and setting each takes time.
     used_s: float = 0.0
     """Seconds of the limit that earlier attempts and snoozes have used up, if they count."""
     secrets: Mapping[str, str] = _EMPTY
@@ -70,12 +84,8 @@ class Context(Call):
     start_line: tuple[int, str, str] | None = None
     """The number of the line in the audit log that the call has started, and what it says of the call and of
     its ids."""
-    bus: EventBus | None = None
-    """The receiver of the events of the call while it runs."""
     chunks: Chunks | None = None
     """Masks the chunks of this attempt."""
-    created: tuple[str, ...] = ()
-    """Paths of what the call has created that starts other programs of the user."""
     replayed: bool = False
     """True if the result is that of an earlier call with the same key."""
     single: bool = False
@@ -84,12 +94,8 @@ class Context(Call):
     """True if the call is in the store: where this run of it is stopped, the call goes on."""
     may_be_stored: bool = False
     """True if the call is to be stored where a person must decide: it returns, in place of waiting."""
-    follows: AttemptDecision | None = None
-    """The decision on the last attempt, if the call or, with `single`, the attempt has failed."""
     plain_ends: bool = False
     """True if `on_event` gets no event that the call has started or ended: whoever makes it sees that."""
-    on_run: Callable[[], None] | None = None
-    """Called once the call has passed all checks, before its first attempt."""
 
     @classmethod
     def of(cls, call: Call) -> Context:

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from time import perf_counter
+from typing import Any
 
-from toolcrib.core.attempt import check_snooze, run_attempt
+from toolcrib.core.attempt import check_snooze, decide_on
 from toolcrib.core.bound import Bound, plan_of
 from toolcrib.core.context import Context, current
 from toolcrib.core.controls import Controls, Proceed, plain_controls
+from toolcrib.core.deadline import begin
 from toolcrib.core.decision import Fail, RetryAfter, failure_of
 from toolcrib.core.events import EventBus
 from toolcrib.core.failures import shorten, to_error
@@ -27,6 +29,8 @@ from toolcrib.spec.calls.content import blocks_of, content_of, media_type_of
 from toolcrib.spec.naming import nearest
 
 _MAY_HOLD_CONTENT = frozenset((Content, list, tuple))
+_VALUE_ONLY = Outcome()
+"""What a tool says beside its value, if it returns nothing else."""
 
 
 class SystemClock:
@@ -61,7 +65,7 @@ class Pipeline:
         self._missing = missing
         self.middleware: tuple[Middleware, ...] = ()
         """Wrappers around every call, the outermost first."""
-        self._handler: Handler = self._attempts
+        self._handler: Callable[[Call, CallContext], Awaitable[Any]] = self._attempts
         # Never changed later: a call of another thread must not meet a path without its approval.
         self._approved: Proceed = self._run
         for step in reversed(self._controls.approve):
@@ -73,7 +77,7 @@ class Pipeline:
         self._wrap()
 
     def _wrap(self) -> None:
-        handler: Handler = self._attempts
+        handler: Handler = self._outcome
         for wrap in reversed(self.middleware):
             handler = wrap(handler)
         self._handler = handler
@@ -154,8 +158,10 @@ class Pipeline:
         token = current.set(ctx)
         try:
             # The context is the call as well. A middleware may pass on another call with it.
-            outcome = await self._handler(ctx, ctx)
-            blocks, value = outcome.blocks, outcome.value
+            value, outcome = await self._handler(ctx, ctx), _VALUE_ONLY
+            if value.__class__ is Outcome:
+                outcome, value = value, value.value
+            blocks, warnings = outcome.blocks, outcome.warnings
             if value.__class__ is bytes:
                 # Masked now: in the Base64 of a content block, no mask recognises a secret.
                 value = value if ctx.redactor is None else ctx.redactor.redact(value)
@@ -166,7 +172,6 @@ class Pipeline:
                 blocks = content_blocks(value)
                 value = {"content": list(blocks)}
             value = normalise(value)
-            warnings = outcome.warnings
             accepts = ctx.bound.accepts
             if accepts is not None and not accepts(value):
                 warnings += check_output(ctx.bound, value, self._controls.mask)
@@ -180,17 +185,27 @@ class Pipeline:
             ctx.bound.text_limit
         )  # fmt: skip
 
-    async def _attempts(self, call: Call, ctx: CallContext) -> Outcome:
-        """Run attempts until one has an outcome or decides that the call has failed."""
+    async def _outcome(self, call: Call, ctx: CallContext) -> Outcome:
+        """Run the attempts and return their outcome, as a middleware gets it."""
+        got = await self._attempts(call, ctx)
+        return got if got.__class__ is Outcome else Outcome(got)
+
+    async def _attempts(self, call: Call, ctx: CallContext) -> Outcome | Any:
+        """Run attempts until one returns its outcome or value, or decides that the call has failed."""
         assert isinstance(ctx, Context)
         if call is not ctx and call.arguments != ctx.arguments:
             call = self._changed(call, ctx)
         if ctx.follows is not None and not ctx.single:  # A middleware repeats what has failed.
             ctx.attempt += 1
+        bound = ctx.bound
+        idle_left = None if bound.idle_ms is None else ctx.idle_left
         while True:
-            ended = await run_attempt(call, ctx, self._safe_retry)
-            if isinstance(ended, Outcome):
-                return ended
+            ctx.started = ctx.reported = perf_counter()
+            try:
+                at_once, got = begin(bound.executor.run(call, ctx), ctx.seconds_left, idle_left)
+                return got if at_once else await got
+            except BaseException as error:
+                ended = decide_on(error, ctx, self._safe_retry)
             # A durable call: its dispatcher stores the decision and makes the next attempt.
             if ctx.single:
                 ctx.follows = ended

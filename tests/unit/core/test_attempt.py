@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from toolcrib import Context, Retry, RetryableError, ToolCancel, ToolDiscard, Toolset, ToolSnooze
-from toolcrib.core.attempt import AttemptPolicy, decide, run_attempt
+from toolcrib.core.attempt import AttemptPolicy, decide
 from toolcrib.core.decision import AttemptDecision, Cancel, Discard, Fail, RetryAfter, SnoozeFor
 from toolcrib.errors import DeniedError, HttpFailed, TimedOut, ToolFailed
-from toolcrib.spec import Outcome
+from toolcrib.spec import Result
 
 ONE, THREE = Retry(), Retry(max_attempts=3)
 JITTER = Retry(max_attempts=6, jitter=0.5)
@@ -76,12 +76,15 @@ def test_chance_spreads_the_delay_over_its_jitter() -> None:
     assert delays == [RetryAfter(8), RetryAfter(16), RetryAfter(24)]
 
 
-def attempt_of(function: Callable[..., Any], **options: Any) -> Context:
+async def attempt(
+    function: Callable[..., Any], arguments: dict[str, Any] | None = None, **options: Any
+) -> tuple[Result, Context]:
+    """Make one attempt of a call, and return its result and its context."""
     tools = Toolset()
     tools.register("tool", function, **options)
-    ctx = Context("tool", {})
-    ctx.bound = tools.bound("tool")
-    return ctx
+    ctx = Context("tool", arguments or {})
+    ctx.single = True
+    return await tools.invoke(ctx), ctx
 
 
 async def test_an_attempt_runs_once_and_never_sleeps() -> None:
@@ -91,8 +94,8 @@ async def test_an_attempt_runs_once_and_never_sleeps() -> None:
         tried.append(1)
         raise ToolSnooze(1_000)
 
-    ctx = attempt_of(snoozing)
-    assert await run_attempt(ctx, ctx, Retry(max_attempts=2)) == SnoozeFor(1_000)
+    _, ctx = await attempt(snoozing, retry=Retry(max_attempts=2))
+    assert ctx.follows == SnoozeFor(1_000)
     assert (tried, ctx.attempt, ctx.snoozes) == ([1], 1, 0)
 
 
@@ -101,13 +104,11 @@ async def test_an_attempt_has_an_outcome_or_times_out() -> None:
         await asyncio.sleep(seconds)
         return "done"
 
-    ctx = attempt_of(tool, timeout_ms=60_000)
-    assert await run_attempt(ctx, ctx, Retry(max_attempts=2)) == Outcome("done")
-    ctx = attempt_of(tool, timeout_ms=20)
-    ctx.arguments = {"seconds": 60}
-    decision = await run_attempt(ctx, ctx, Retry(max_attempts=2))
-    assert isinstance(decision, Fail)
-    assert decision.error.code == "timed_out"
+    result, ctx = await attempt(tool, timeout_ms=60_000)
+    assert (result.value, ctx.follows) == ("done", None)
+    _, ctx = await attempt(tool, {"seconds": 60}, timeout_ms=20)
+    assert isinstance(ctx.follows, Fail)
+    assert ctx.follows.error.code == "timed_out"
 
 
 async def test_a_report_puts_off_the_idle_limit_but_not_the_absolute_one() -> None:
@@ -125,11 +126,9 @@ async def test_a_report_puts_off_the_idle_limit_but_not_the_absolute_one() -> No
         (False, 60_000, 20, "limits.idle_ms"),
         (True, 50, 50_000, "the tool's limit"),
     ):
-        ctx = attempt_of(tool, timeout_ms=timeout_ms, idle_ms=idle_ms)
-        ctx.arguments = {"reports": reports}
-        decision = await run_attempt(ctx, ctx, Retry())
-        assert isinstance(decision, Fail)
-        assert (decision.error.code, decision.error.details["limit"]) == ("timed_out", limit)
+        _, ctx = await attempt(tool, {"reports": reports}, timeout_ms=timeout_ms, idle_ms=idle_ms)
+        assert isinstance(ctx.follows, Fail)
+        assert (ctx.follows.error.code, ctx.follows.error.details["limit"]) == ("timed_out", limit)
 
 
 async def test_what_is_reported_at_the_end_does_not_change_the_limit_that_is_named() -> None:
@@ -139,10 +138,9 @@ async def test_what_is_reported_at_the_end_does_not_change_the_limit_that_is_nam
         finally:
             context.progress(1)
 
-    ctx = attempt_of(tool, timeout_ms=60_000, idle_ms=20)
-    decision = await run_attempt(ctx, ctx, Retry())
-    assert isinstance(decision, Fail)
-    assert decision.error.details["limit"] == "limits.idle_ms"
+    _, ctx = await attempt(tool, timeout_ms=60_000, idle_ms=20)
+    assert isinstance(ctx.follows, Fail)
+    assert ctx.follows.error.details["limit"] == "limits.idle_ms"
 
 
 def test_a_base_is_doubled_and_chance_spreads_the_delay_from_nothing_to_all_of_it() -> None:

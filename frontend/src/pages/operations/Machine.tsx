@@ -32,7 +32,7 @@ export function Machine() {
                     <Badge tone={ok ? "good" : required ? "bad" : "warn"}>{t(ok ? "machine.ok" : "secrets.missing")}</Badge>
                     {required && <span className="muted">{t("machine.required")}</span>}
                   </p>
-                  <p>{plain(detail)}</p>
+                  {detail !== "works" && <p>{plain(detail)}</p>}
                   {!ok && <p className="muted">{t("machine.cost", { cost })}</p>}
                 </div>
               </li>

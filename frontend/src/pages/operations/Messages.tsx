@@ -12,13 +12,16 @@ type Message = Schemas["MessageAnswer"];
 const TONES = { queued: "warn", published: "", delivered: "good", dead: "bad", retried: "" } as const;
 const STATES = ["queued", "published", "delivered", "dead", "retried"] as const;
 const PAGE = 50;
+const AGAIN_MS = 5_000;
 
 /** The messages to people on channels, the newest first, and their states. */
 export function Messages() {
   const [state, setState] = useState<(typeof STATES)[number] | "">("");
   const query = { state: state === "" ? undefined : state, pageSize: PAGE };
-  const pages = usePages(["messages", query], (pageToken) =>
-    data(api.GET("/messages", { params: { query: { ...query, pageToken } } })),
+  const pages = usePages(
+    ["messages", query],
+    (pageToken) => data(api.GET("/messages", { params: { query: { ...query, pageToken } } })),
+    AGAIN_MS,
   );
   return (
     <>
@@ -44,11 +47,11 @@ export function Messages() {
 }
 
 function Row({ message: { id, data: said, state, error, queuedAt } }: { message: Message }) {
-  const retry = useAction(() => data(api.POST("/messages/{messageId}/retry", { params: { path: { messageId: id } } })));
+  const retry = useAction<void>(() => data(api.POST("/messages/{messageId}/retry", { params: { path: { messageId: id } } })));
   const { channel, chatId, text } = said as Record<string, string | undefined>;
   return (
     <div className="row-main">
-      <p className="entry-head">
+      <p className="line">
         <span className="row-title">{plain(channel ?? "")}</span>
         <span className="muted">{plain(chatId ?? t("messages.owner"))}</span>
         {state === "dead" && (
@@ -59,7 +62,7 @@ function Row({ message: { id, data: said, state, error, queuedAt } }: { message:
       </p>
       <p className="row-about">{plain((text ?? "").slice(0, 300))}</p>
       {error !== "" && <p className="wrong">{plain(error)}</p>}
-      <p className="row-facts">
+      <p className="line row-facts">
         <code>{id}</code>
         <When moment={queuedAt} />
       </p>

@@ -178,6 +178,7 @@ class ProjectCatalog:
         self._setup.starts.use(config)
         servers.add([spec for spec in config.servers.specs if spec.name == name])
         self.sources.add_server(name, self._setup.place.root / FILE)
+        self.bundles.stored.sources_changed()
         self._programs_changed()
         self.toolset.announce()
         return servers.get(name)
@@ -189,6 +190,7 @@ class ProjectCatalog:
         if self.servers is not None:
             await self.servers.remove(name)
         self.sources.remove_server(name)
+        self.bundles.stored.sources_changed()
         self._programs_changed()
         self.toolset.announce()
 

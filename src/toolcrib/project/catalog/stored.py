@@ -85,6 +85,12 @@ class StoredTools:
                 self._store = Store(self.data, sources=self._sources(), clock=self._clock)
             return self._store
 
+    def sources_changed(self) -> None:
+        """Take up sources that were added, and let go of those that are gone."""
+        with self.lock:
+            if self._store is not None:
+                self._store.sources = {one.id: one for one in self._sources()}
+
     @property
     def listing(self) -> Listing:
         """Every tool as it is now."""

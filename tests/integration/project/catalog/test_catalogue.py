@@ -266,6 +266,7 @@ def test_facets_count_what_the_same_list_or_search_has_and_make_nothing_ready(
     assert project.bundles.facets("walnut", Wish(touches=["network"])).sources == {"user": 1}
     assert project.bundles.facets(None, Wish(availability=["unavailable"])).total == 0
     assert len(project.bundles.tools(Wish(touches=["network"])).tools) == 1
+    assert project.bundles.facets("walnut", Wish(caller="mcp:x", models=True)).total == 9  # All are trusted.
     assert built == []
 
 
