@@ -110,6 +110,7 @@ export const build: Record<keyof typeof en, string> = {
   "import.openapi.found": "{n} Operation kann ein Tool werden, {skipped} nicht.|{n} Operationen können Tools werden, {skipped} nicht.",
   "import.openapi.replace": "Tools mit demselben Namen ersetzen",
   "import.openapi.write": "{n} Tool importieren|{n} Tools importieren",
+  "import.trust": "Sie warten auf Vertrauen: siehe Freigaben.",
   "import.written": "{n} Tool wurde geschrieben|{n} Tools wurden geschrieben",
   "import.skipped": "Ausgelassen",
   "import.read": "Lesen",

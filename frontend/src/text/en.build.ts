@@ -108,6 +108,7 @@ export const build = {
   "import.openapi.found": "{n} operation can become a tool, {skipped} cannot.|{n} operations can become tools, {skipped} cannot.",
   "import.openapi.replace": "Replace tools of the same name",
   "import.openapi.write": "Import {n} tool|Import {n} tools",
+  "import.trust": "They wait for trust: see Approvals.",
   "import.written": "{n} tool was written|{n} tools were written",
   "import.skipped": "Skipped",
   "import.read": "Read",

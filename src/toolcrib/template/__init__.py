@@ -43,8 +43,8 @@ from toolcrib.template.values import MISSING, Missing, literal_text
 from toolcrib.template.values import Values as Values
 
 if TYPE_CHECKING:
-    from toolcrib.template.respell import respell as respell
-    from toolcrib.template.respell import spell as spell
+    from toolcrib.template.respelling import respell as respell
+    from toolcrib.template.respelling import spell as spell
     from toolcrib.template.styles import STYLES as STYLES
     from toolcrib.template.styles import styled_cookies as styled_cookies
     from toolcrib.template.url import UrlTemplate as UrlTemplate
@@ -60,8 +60,8 @@ _MODULES = {
     "parse_url": "url",
     "render_query": "url",
     "render_url": "url",
-    "respell": "respell",
-    "spell": "respell",
+    "respell": "respelling",
+    "spell": "respelling",
     "styled_cookies": "styles",
 }
 """Names to their modules, imported on first use: few templates are of requests, fewer are written anew."""

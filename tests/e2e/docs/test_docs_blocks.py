@@ -14,6 +14,7 @@ import os
 import re
 import subprocess
 import sys
+import venv
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -152,7 +153,7 @@ def test_what_a_page_shows_happens(page: Path, tmp_path: Path) -> None:
     runs = [block.text for block in told if block.language in ("bash", "console", "python")]
     if runs and "toolcrib init" not in "".join(runs):
         if "repo_stats" not in "".join(runs):  # Its environment takes seconds to make.
-            (tmp_path / ".venv").mkdir()
+            venv.create(tmp_path / ".venv", symlinks=True)
         run("toolcrib init --examples", tmp_path, page.name)
     program: list[str] = []
     for block in told:

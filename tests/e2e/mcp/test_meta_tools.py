@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import venv
 from pathlib import Path
 from typing import Any
 
@@ -373,7 +374,7 @@ def test_an_approval_of_a_run_is_trust_in_its_tool(crib: Crib, data: str) -> Non
 
 def test_what_init_writes_is_trusted(tmp_path: Path, data: str) -> None:
     crib = Crib(tmp_path / "other")
-    (tmp_path / "new/.venv").mkdir(parents=True)
+    venv.create(tmp_path / "new/.venv", symlinks=True)  # One with pip takes seconds.
     assert cli(crib, "init", str(tmp_path / "new"), "--examples").code == 0
     project = Project.open(tmp_path / "new")
     assert project.trust.sheet(project.get("web_search")).status == "trusted"

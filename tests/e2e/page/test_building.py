@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Dialog, Page, expect
@@ -120,6 +124,132 @@ def test_questions_make_a_tool_with_two_steps(opened: Open, server: HttpServerPr
     page.get_by_role("button", name="Run", exact=True).click()
     page.get_by_role("button", name="Trust it and run").click()
     expect(page.locator(".tester-answer pre")).to_have_text("twice\n")
+
+
+class _Weather(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        good = (
+            self.path == "/v1/current.json?q=Basel&key=drill-press"
+            and self.headers["User-Agent"] == "MyApp/1"
+        )
+        body = json.dumps({"current": {"condition": {"text": "Sunny" if good else self.path}}}).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def weather() -> Iterator[str]:
+    """The host and port of a service that asks for a key."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Weather) as service:
+        threading.Thread(target=service.serve_forever, daemon=True).start()
+        yield f"127.0.0.1:{service.server_port}"
+        service.shutdown()
+
+
+def test_questions_make_a_tool_that_sends_a_request_with_a_secret(opened: Open, weather: str) -> None:
+    page = opened().log_in("/tools/new")
+    page.get_by_label("Name").first.fill("weather")
+    page.get_by_label("What it does").fill("Fetch current weather for a city")
+    page.get_by_role("group", name="Argument", exact=True).get_by_label("Name").fill("city")
+    page.get_by_label("Address").fill(
+        f"http://{weather}/v1/current.json?q=${{city}}&key=${{WEATHER_API_KEY}}"
+    )
+    headers = page.get_by_role("group", name="Headers", exact=True)
+    headers.get_by_role("button", name="Add").click()
+    headers.get_by_label("Name", exact=True).fill("User-Agent")
+    headers.get_by_label("Name", exact=True).blur()
+    headers.get_by_label("User-Agent", exact=True).fill("MyApp/${version}")
+    page.get_by_label("Part of the answer").fill("$.current.condition.text")
+    expect(page.get_by_text("secret WEATHER_API_KEY")).to_be_visible()
+    page.locator(".tester .rjsf input").fill("Basel")
+    page.get_by_role("button", name="Dry run").click()
+    expect(page.locator(".tester-answer pre").first).to_contain_text("<secret WEATHER_API_KEY>")
+    page.get_by_role("button", name="Save", exact=True).click()
+    window = page.get_by_role("dialog")
+    window.get_by_role("combobox", name="Bundle").select_option("A new bundle")
+    window.get_by_label("Name of the bundle").fill("Skies")
+    window.get_by_role("button", name="Save", exact=True).click()
+    heading = page.get_by_role("heading", name="Skies/weather@1")
+    expect(heading).to_be_visible()
+    page.get_by_role("link", name="Operations").click()
+    page.get_by_role("link", name="Secrets").click()
+    page.get_by_label("Value of WEATHER_API_KEY").fill("drill-press")
+    page.get_by_role("button", name="Set").click()
+    expect(page.get_by_text("resolved")).to_be_visible()
+    page.get_by_role("link", name="Tools", exact=True).click()
+    page.get_by_role("link", name="weather").click()
+    expect(heading).to_be_visible()
+    page.get_by_role("button", name="Trust Skies/weather@1").click()
+    window = page.get_by_role("dialog")
+    expect(window.get_by_role("listitem")).to_have_text([f"network: {weather}", "secret WEATHER_API_KEY"])
+    window.get_by_role("button", name="Trust Skies/weather@1").click()
+    expect(page.get_by_text("nobody has trusted it")).to_have_count(0)
+    page.locator(".tester .rjsf input").fill("Basel")
+    page.get_by_role("button", name="Run", exact=True).click()
+    expect(page.locator(".tester-answer pre")).to_have_text("Sunny")
+
+
+def test_a_watched_run_proposes_permissions_to_take_or_leave(opened: Open, server: HttpServerProcess) -> None:
+    for name in ("a.txt", "b.txt"):
+        (server.root / name).write_text(f"{name}\n")
+    browser = opened()
+    page = browser.log_in("/tools/new")
+    page.get_by_role("combobox", name="It ").select_option("runs a program")
+    page.get_by_label("Name").first.fill("both")
+    page.get_by_label("What it does").fill("Reads notes.")
+    page.get_by_role("group", name="Argument", exact=True).get_by_label("Name").fill("note")
+    page.get_by_role("textbox", name="Program").fill("cat")
+    words = page.get_by_role("group", name="Its arguments", exact=True)
+    words.get_by_role("textbox").fill("${note}")
+    words.get_by_role("button", name="Add").click()
+    words.get_by_role("textbox").nth(1).fill("b.txt")
+    page.locator(".tester .rjsf input").fill("a.txt")
+    page.get_by_role("button", name="Watch this run").click()
+    asked = page.get_by_role("dialog")
+    expect(asked.get_by_role("checkbox", name="Watch this run")).to_be_checked()
+    asked.get_by_role("button", name="Trust it and run").click()
+    found = page.get_by_role("region", name="What this run needs")
+    expect(found.get_by_role("group", name="Asked for, and refused")).to_contain_text("permissions.fs.read")
+    assert browser.violations() == []
+    found.get_by_role("checkbox", name="read a.txt").check()
+    expect(found.get_by_role("checkbox", name="read b.txt")).not_to_be_checked()
+    found.get_by_role("button", name="Take these permissions").click()
+    touches = page.get_by_role("region", name="What it may touch").get_by_role("listitem")
+    expect(touches).to_have_text(["read a.txt"])
+    # As text it is the same: what is taken goes into the manifest.
+    page.get_by_role("button", name="YAML or JSON").click()
+    page.get_by_role("button", name="Watch this run").click()
+    asked.get_by_role("button", name="Trust it and run").click()
+    expect(found.get_by_role("checkbox", name="read a.txt")).to_be_checked()
+    found.get_by_role("checkbox", name="read b.txt").check()
+    found.get_by_role("button", name="Take these permissions").click()
+    expect(touches).to_have_text(["read a.txt", "read b.txt"])
+    expect(page.get_by_role("textbox", name="Definition")).to_contain_text("- b.txt  # read")
+    page.get_by_role("button", name="Run", exact=True).click()
+    asked.get_by_role("button", name="Trust it and run").click()
+    expect(page.locator(".tester-answer pre")).to_have_text("a.txt\nb.txt\n")
+
+
+def test_a_stored_tool_is_watched_and_a_new_version_has_what_is_taken(
+    opened: Open, server: HttpServerProcess
+) -> None:
+    (server.root / "c.txt").write_text("c\n")
+    address = put_tool(server, "watched", TEXT.replace("printf", "cat").replace('"%s!", ', ""))
+    page = opened().log_in(address)
+    page.locator(".tester .rjsf input").fill("c.txt")
+    page.get_by_role("button", name="Watch this run").click()
+    page.get_by_role("dialog").get_by_role("button", name="Trust it and run").click()
+    page.get_by_role("checkbox", name="read c.txt").check()
+    page.get_by_role("button", name="Open a new version with these permissions").click()
+    editor = page.get_by_role("textbox", name="Definition")
+    expect(editor).to_contain_text("version: 2")
+    expect(editor).to_contain_text("- c.txt  # read")
 
 
 def test_a_new_version_shows_its_difference_and_the_old_one_stays(

@@ -122,10 +122,13 @@ def test_identical_calls_are_decided_at_once_and_compared_with_the_last(
     expect(card).to_have_count(0)
 
 
-def test_what_waits_for_trust_is_shown(opened: Open) -> None:
+def test_what_waits_for_trust_is_shown_and_trusted(opened: Open) -> None:
     page = opened().log_in("/approvals")
     inbox = page.get_by_role("region", name="Waiting for trust")
     expect(inbox.get_by_text("late", exact=True)).to_be_visible()
+    inbox.get_by_role("button", name="Trust late").click()
+    inbox.get_by_role("button", name="Trust late").click()  # It asks once more.
+    expect(inbox.get_by_text("Nothing waits for trust.")).to_be_visible()
 
 
 def test_a_run_is_found_and_followed_to_its_calls(opened: Open, server: HttpServerProcess) -> None:

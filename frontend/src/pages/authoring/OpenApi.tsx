@@ -50,7 +50,7 @@ export function OpenApi() {
           {written ? (
             <>
               <p role="status">
-                <Badge tone="good">{t("import.written", { n: report.written.length })}</Badge> {t("trust.how")}
+                <Badge tone="good">{t("import.written", { n: report.written.length })}</Badge> {t("import.trust")}
               </p>
               <Bullets of={report.written} />
             </>

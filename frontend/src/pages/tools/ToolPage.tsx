@@ -19,6 +19,7 @@ import { History } from "./History";
 import { Marks } from "./ToolRow";
 import { useSwitch } from "./switches";
 import { Tester } from "./Tester";
+import { TrustIt } from "./TrustIt";
 import "./tool.css";
 import { Versions } from "./Versions";
 
@@ -51,6 +52,7 @@ function Whole({ tool }: { tool: Tool }) {
         <Actions tool={tool} />
       </header>
       <Warnings tool={tool} />
+      {tool.trust !== null && <TrustIt tool={tool} />}
       <Tester key={start.turn} tool={tool} schema={tool.argSchema} start={start.text} call={callOf(tool)} watch={watch} />
       {question}
       <div className="tool-facts">
@@ -115,7 +117,7 @@ function firstArguments(tool: Tool): string {
 function Warnings({ tool }: { tool: Tool }) {
   const lines = [
     tool.isEnabled ? null : t("tool.disabled"),
-    tool.trust === null ? null : t(`tool.trust.${tool.trust}`, { name: tool.name }),
+    tool.trust === null ? null : t(`tool.trust.${tool.trust}`),
     tool.unavailableBecause === null ? null : t("tool.unavailable", { reason: tool.unavailableBecause }),
     tool.asks === null ? null : t("tool.asks", { reason: tool.asks }),
   ].filter((line) => line !== null);

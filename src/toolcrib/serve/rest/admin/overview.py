@@ -6,10 +6,13 @@ from typing import Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
+from toolcrib.errors import ConflictError, DeniedError, ToolNotFound
 from toolcrib.project.reports import describe_machine
 from toolcrib.serve.http import Answer, Problem, Routes
-from toolcrib.serve.rest.services import RestRequest
+from toolcrib.serve.rest.records import Body
+from toolcrib.serve.rest.services import RestRequest, require_person
 from toolcrib.serve.rest.shaping import shaped
+from toolcrib.state import user_name
 
 ROUTES = Routes()
 
@@ -78,6 +81,13 @@ class TrustState(Struct, kw_only=True):
     """Tools that cannot be shown."""
 
 
+class NewTrust(Body, kw_only=True):
+    """Tools that a person trusts from now on."""
+
+    tools: dict[str, str]
+    """Full names, each with the `digest` that the person was shown."""
+
+
 class Mechanism(Struct, kw_only=True):
     """A mechanism of the kernel that was tried."""
 
@@ -125,10 +135,7 @@ class Machine(Struct, kw_only=True, rename="camel"):
 
 @ROUTES.add("GET", "/trust", "admin", {200: TrustState})
 def show_trust(request: RestRequest) -> Answer:
-    """Return what of the project its user trusts, and what waits.
-
-    Trust is given on the command line: `toolcrib trust`.
-    """
+    """Return what of the project its user trusts, and what waits."""
     project = request.services.project
     sheets, errors = project.trust.sheets()
     return Answer(
@@ -139,6 +146,23 @@ def show_trust(request: RestRequest) -> Answer:
             errors=[shaped(Problem, error.as_dict()) for error in errors],
         )
     )
+
+
+@ROUTES.add("POST", "/trust", "admin", {204: None}, DeniedError, ToolNotFound, ConflictError, body=NewTrust)
+def give_trust(request: RestRequest) -> Answer:
+    """Trust tools as they were shown: all of them, or none. Only the session of a person does, never a token.
+
+    Settings are trusted on the command line: `toolcrib trust`.
+    """
+    require_person(request, "give trust", "A person can: toolcrib trust")
+    trust, body = request.services.project.trust, request.body()
+    known = {sheet.tool.name: sheet for sheet in trust.sheets()[0]}
+    sheets = [known.get(name) or trust.sheet(request.services.project.get(name)) for name in body.tools]
+    for sheet, digest in zip(sheets, body.tools.values(), strict=True):
+        if sheet.digest.digest != digest:
+            raise ConflictError(f"{sheet.tool.name} has changed since it was shown", hint="Look at it again.")
+    trust.accept(user_name(), sheets, channel="page")
+    return Answer(status=204)
 
 
 @ROUTES.add("GET", "/doctor", "admin", {200: Machine})
