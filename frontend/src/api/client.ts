@@ -27,7 +27,8 @@ export async function send(input: Request | string, options: RequestInit = {}): 
   request.headers.set("authorization", `Bearer ${currentToken()}`);
   let answer: Response;
   try {
-    answer = await fetch(request);
+    // The tag of an answer is that of the record in it; who calls it, trust and switches change without it.
+    answer = await fetch(request, { cache: "no-store" });
   } catch (error) {
     if (error instanceof DOMException && error.name === "AbortError") throw error;
     throw new ApiError("offline", "");

@@ -435,7 +435,8 @@ def worker(shop: Shop) -> Forked:
 def test_a_durable_call_survives_its_worker(office: Shop) -> None:
     submitted = office("calls", "submit", "app.py", "report", "month=7")
     call = submitted.out.strip()
-    assert submitted.err == f"To wait for its result: toolcrib calls wait {call} --root {office.file}\n"
+    assert "No process serves this project" in submitted.err
+    assert f"`toolcrib calls wait {call} --root {office.file}`" in submitted.err
     with worker(office) as first:
         until(office.ledger)
         first.kill()

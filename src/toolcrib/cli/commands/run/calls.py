@@ -18,7 +18,6 @@ from toolcrib.cli.output import (
     print_error,
     print_json,
     print_note,
-    print_result,
     print_shown,
     print_value,
     print_warnings,
@@ -100,12 +99,10 @@ def submit_command(
     assert tool is not None
     found = _found(project, tool)
     call_id = project.submit(found.name, parse_arguments(arguments, found.input_schema), **how)
-    if as_json:
-        print_json(project.calls.find(call_id).as_dict())
-    else:
-        print_result(call_id)
-        print_note(f"To wait for its result: toolcrib calls wait {call_id}{project.place.option}")
-    note_if_unserved(project, {found.name}, waits=f"toolcrib calls wait {call_id}")
+    waits = f"toolcrib calls wait {call_id}"
+    print_shown(as_json, project.calls.find(call_id).as_dict() if as_json else {}, call_id)
+    if not note_if_unserved(project, {found.name}, waits=waits) and not as_json:
+        print_note(f"To wait for its result: {waits}{project.place.option}")
 
 
 command.add_command(submit_command)

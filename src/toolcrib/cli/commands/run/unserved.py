@@ -39,11 +39,16 @@ async def noting_unserved(
             await task
 
 
-def note_if_unserved(project: Project, tools: set[str], *, waits: str) -> None:
-    """Print a note if nothing that serves takes what was stored; the command `waits` would continue it."""
+def note_if_unserved(project: Project, tools: set[str], *, waits: str) -> bool:
+    """Print a note if nothing that serves takes what was stored; the command `waits` would continue it.
+
+    Return True if it was printed.
+    """
+    found = ""
     with suppress(ToolcribError):
         if found := _unserved(project, lambda: tools, waits + project.place.option):
             print_note(found)
+    return found != ""
 
 
 async def _note(look: Callable[[], str]) -> None:
