@@ -16,7 +16,8 @@ from toolcrib.serve.rest import ROUTES
 
 ROOT = Path(__file__).parents[2]
 # Statuses that follow from the state of the server, whatever the request: of a record that is gone or has
-# changed. Page tokens, words, files, templates of URLs and arguments of tools have no schema that says all.
+# changed. Page tokens, words, files, templates of URLs, arguments of tools, and a field that stands for
+# another have no schema that says all.
 SETTINGS = """
 [checks]
 positive_data_acceptance.expected-statuses = ["2xx", "3xx", 401, 403, 404, 409, 410, 412]
@@ -29,7 +30,8 @@ include-operation-id = [
     "list_runs", "list_sessions", "list_messages", "create_session", "explain_policy", "try_rule",
     "cancel_calls", "retry_calls",
     "cancel_runs", "retry_runs", "get_all_usage", "stream_call_events", "stream_run_events",
-    "stream_all_run_events", "import_curl", "invoke_draft",
+    "stream_all_run_events", "import_curl", "invoke_draft", "check_draft",
+    "permit_draft",
 ]
 checks.positive_data_acceptance.expected-statuses = ["2xx", 400, 401, 403, 404, 409, 410, 412]
 
