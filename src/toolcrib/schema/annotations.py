@@ -65,7 +65,14 @@ class Annotation:
             return self._adapter.validate_json(to_json_text(value))
         except ValidationError as error:
             found = error.errors(include_url=False, include_context=False, include_input=False)
-            raise refuse([Violation(json_path([*at, *one["loc"]]), one["msg"]) for one in found]) from None
+            # After the name of a property stands `[key]` where the name is wrong.
+            places = [[part for part in one["loc"] if part != "[key]"] for one in found]
+            raise refuse(
+                [
+                    Violation(json_path([*at, *place]), one["msg"])
+                    for place, one in zip(places, found, strict=True)
+                ]
+            ) from None
 
 
 def arguments_type(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 
 import pytest
 
@@ -48,6 +50,14 @@ def test_calls_are_submitted_from_a_file_and_cancelled_by_a_filter(shop: Crib) -
     assert (sorted(done["done"]), done["refused"]) == (sorted([*ids, *more]), {})
     assert "nothing to cancel" in asked("cancel", "--tool", "say", "--yes").err
     assert "retry: 4" in asked("retry", "--state", "cancelled", "--yes").err
+
+    asked("cancel", "--tool", "say", "--yes")
+    log = (shop.home / "audit/tools.log").read_bytes()
+    with closing(sqlite3.connect(shop.home / "state.db")) as state, state:
+        state.execute("UPDATE calls SET ended_at = ended_at - 40 * 86400 WHERE id != ?", (ids[0],))
+    assert "removed: 3 calls, 0 runs" in cli(shop, "runs", "prune").err
+    assert [one["id"] for one in json.loads(asked("list", "--json").out)["calls"]] == [ids[0]]
+    assert (shop.home / "audit/tools.log").read_bytes() == log, "the audit log is never cut"
 
 
 def test_a_person_is_asked_with_the_number_of_runs(shop: Crib) -> None:

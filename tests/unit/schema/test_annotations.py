@@ -458,6 +458,12 @@ def test_a_pattern_that_only_pydantic_can_check_is_no_part_of_the_schema() -> No
         check.read({"text": "nothing"})
 
 
+def test_a_wrong_name_of_a_property_has_the_place_of_the_property() -> None:
+    with pytest.raises(InvalidInput) as caught:
+        Annotation(dict[int, str]).read({"u": "a"}, ("x",))
+    assert [one.path for one in caught.value.violations] == ["$.x.u"]
+
+
 def test_a_named_alias_is_looked_through() -> None:
     alias = typing_extensions.TypeAliasType("alias", dict[str, int])
 
