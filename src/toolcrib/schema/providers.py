@@ -114,7 +114,7 @@ def anthropic_tool(tool: Tool, wire_name: str) -> dict[str, Any]:
 
 def wraps_output(tool: Tool) -> bool:
     """Return True if values are sent as `{"result": value}`: the schema does not promise an object."""
-    return tool.output.schema is None or rooted(tool.output.schema).get("type") != "object"
+    return tool.output.schema is None or _with_type(tool.output.schema).get("type") != "object"
 
 
 def mcp_output_schema(tool: Tool) -> dict[str, Any] | None:
@@ -125,7 +125,7 @@ def mcp_output_schema(tool: Tool) -> dict[str, Any] | None:
     """
     if tool.output.schema is None:
         return None
-    inner = rooted(tool.output.schema)
+    inner = _with_type(tool.output.schema)
     if not wraps_output(tool):
         return inner
     # `$schema` may only be at the root of a schema resource (JSON Schema 2020-12, 8.1.1).
@@ -135,6 +135,19 @@ def mcp_output_schema(tool: Tool) -> dict[str, Any] | None:
         inner = changed(inner, _moved)
     wrapped: dict[str, Any] = {"type": "object", "properties": {"result": inner}, "required": ["result"]}
     return {"$schema": dialect, **wrapped} if dialect else wrapped
+
+
+def _with_type(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a schema without a reference at the root. A union of objects has their type."""
+    made = rooted(schema)
+    branches = made.get("oneOf") or made.get("anyOf")
+    if "type" not in made and isinstance(branches, list):
+        whole = [
+            rooted({"$defs": made.get("$defs", {}), **one}) for one in branches if isinstance(one, Mapping)
+        ]
+        if len(whole) == len(branches) and all(one.get("type") == "object" for one in whole):
+            return {"type": "object", **made}
+    return made
 
 
 def _moved(rule: dict[str, Any]) -> dict[str, Any]:

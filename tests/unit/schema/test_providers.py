@@ -136,6 +136,16 @@ def test_an_output_schema_that_refers_to_an_object_is_one() -> None:
     assert mcp_output_schema(make(output=Output(schema=schema))) == {**node, "$defs": {"node": node}}
 
 
+@pytest.mark.parametrize("word", ["oneOf", "anyOf"])
+def test_a_union_of_objects_is_an_object(word: str) -> None:
+    cat, dog = {"type": "object", "properties": {"lives": {"type": "integer"}}}, {"type": "object"}
+    union = {word: [{"$ref": "#/$defs/cat"}, dog], "$defs": {"cat": cat}}
+    assert mcp_output_schema(make(output=Output(schema=union))) == {"type": "object", **union}
+    wrapped = mcp_output_schema(make(output=Output(schema={word: [dog, {"type": "null"}]})))
+    assert wrapped is not None
+    assert list(wrapped["properties"]) == ["result"]
+
+
 def test_any_other_output_schema_is_wrapped_and_its_references_still_resolve() -> None:
     schema = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
