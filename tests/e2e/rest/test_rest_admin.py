@@ -13,7 +13,6 @@ import pytest
 
 from tests.crib import Crib
 from tests.http_server import HttpServerProcess, Reply, http_server
-from tests.patience import wait_for
 from toolcrib.bundles import BundleBody, Store, ToolBody
 from toolcrib.bundles.archive import export_bundle
 from toolcrib.guard import Ledger, Tokens
@@ -380,18 +379,16 @@ def test_a_person_trusts_a_tool_as_it_was_shown(server: HttpServerProcess, sessi
     def trust(**tools: str) -> Reply:
         return server.send("POST", "/trust", {"tools": tools}, session, token=None)
 
-    tools = server.root / ".toolcrib/tools"
-    (tools / "came_late").mkdir()
-    manifest = (tools / "shop/tool.yml").read_text().replace("shop", "came_late")
-    (tools / "came_late/tool.yml").write_text(manifest)
-    wait_for(lambda: "came_late" in waits(), "a new tool that waits")
-    digest = waits()["came_late"]
-    assert server.send("POST", "/trust", {"tools": {"came_late": digest}}).code == "denied"
-    assert trust(came_late=digest[::-1]).code == "conflict"
-    assert trust(came_late=digest, nothing=digest).code == "tool_not_found"
-    assert "came_late" in waits()
-    assert trust(came_late=digest).status == 204
-    assert "came_late" not in waits()
+    ledger = Ledger(Vault(server.root, server.data))
+    ledger.revoke("tool:shop", "project")
+    ledger.close()
+    digest = waits()["shop"]
+    assert server.send("POST", "/trust", {"tools": {"shop": digest}}).code == "denied"
+    assert trust(shop=digest[::-1]).code == "conflict"
+    assert trust(shop=digest, nothing=digest).code == "tool_not_found"
+    assert "shop" in waits()
+    assert trust(shop=digest).status == 204
+    assert "shop" not in waits()
 
 
 def test_a_token_does_not_become_the_person_by_a_login_link(server: HttpServerProcess) -> None:

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import os
+from collections.abc import Callable
 from typing import Any
+
+import pytest
+import uvloop
 
 from toolcrib.executors.mcp.process.stdio import StdioLink
 
@@ -28,6 +33,39 @@ class Written:
 
     async def aclose(self) -> None:
         os.close(self.reader)
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
+def test_a_pipe_is_closed_once(run: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    process, late = Written(MESSAGE), list[int]()
+
+    class File(io.FileIO):
+        def close(self) -> None:
+            # By now the number of a closed descriptor may be that of another thread's file.
+            if not self.closed and self.closefd and not is_open(self.fileno()):
+                late.append(self.fileno())
+            super().close()
+
+    async def start() -> Any:
+        return process
+
+    async def use() -> None:
+        async with StdioLink(start) as (incoming, _):
+            await incoming.receive()
+        while is_open(process.stdout) or is_open(process.stdin):  # noqa: ASYNC110
+            await asyncio.sleep(0)
+
+    monkeypatch.setattr(os, "fdopen", lambda fd, mode, _, **more: File(fd, mode, **more))
+    run(use())
+    assert late == []
+
+
+def is_open(fd: int) -> bool:
+    try:
+        os.fstat(fd)
+    except OSError:
+        return False
+    return True
 
 
 async def test_lines_that_are_no_messages_leave_the_event_loop_to_others() -> None:

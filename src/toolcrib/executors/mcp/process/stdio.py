@@ -88,11 +88,15 @@ class StdioLink:
 
         loop = asyncio.get_running_loop()
         reader = asyncio.StreamReader(limit=MAX_LINE)
+        # The pipes of uvloop close the descriptor themselves, and then the file: by then its number may be
+        # another thread's.
+        owned = isinstance(loop, asyncio.BaseEventLoop)
         self._reading, _ = await loop.connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(stream.take_stdout(), "rb", 0)
+            lambda: asyncio.StreamReaderProtocol(reader),
+            os.fdopen(stream.take_stdout(), "rb", 0, closefd=owned),
         )
         transport, protocol = await loop.connect_write_pipe(
-            asyncio.streams.FlowControlMixin, os.fdopen(stream.take_stdin(), "wb", 0)
+            asyncio.streams.FlowControlMixin, os.fdopen(stream.take_stdin(), "wb", 0, closefd=owned)
         )
         self._writer = asyncio.StreamWriter(transport, protocol, None, loop)
         # No buffer: a server that writes faster than its messages are read has to wait.
