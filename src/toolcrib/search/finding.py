@@ -233,6 +233,8 @@ _MEANT = 100
 """Hits that are ordered by meaning; those after them by the rarest words."""
 _FIELDS = (("heading", 1.0), ("text", 0.3))
 _PHRASE = 1.2
+_SOURCE = 1.5
+"""The weight of a word that names a tool's source, beside that of the word."""
 _FURTHER = 0.1
 """The weight of a second word for the same thing."""
 
@@ -281,4 +283,5 @@ def _one(queries: Queries, meant: Meaning) -> Query | None:
         queries.any([queries.scored(field, stem, part * weight) for field, part in _FIELDS])
         for stem in meant.stems
     ]
-    return queries.best([one for one in each if one is not None], _FURTHER)
+    best = queries.best([one for one in each if one is not None], _FURTHER)
+    return queries.any([best, queries.of_source(meant.word, _SOURCE) if meant.word else None])

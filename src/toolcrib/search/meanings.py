@@ -31,12 +31,15 @@ class Meaning(NamedTuple):
     stems: tuple[str, ...]
     of_phrase: bool
     """True for a phrase of several words, which says more than a word."""
+    word: str
+    """The word itself, as it was asked; empty for a phrase."""
 
 
 def meanings(question: str) -> list[Meaning]:
     """Return what tools may call the words and phrases of a question, the stem of a word itself first."""
     empty, table = _empty(), _table()
-    asked = stemmer().analyze(" ".join(words_of(question)))
+    words = words_of(question)
+    asked = stemmer().analyze(" ".join(words))
     found: dict[tuple[str, ...], Meaning] = {}
     for at in range(len(asked)):
         for length in range(1, _LONGEST + 1):
@@ -44,7 +47,7 @@ def meanings(question: str) -> list[Meaning]:
             itself = phrase if len(phrase) == length == 1 and phrase[0] not in empty else ()
             stems = tuple(dict.fromkeys((*itself, *table.get(phrase, ()))))
             if stems:
-                found[phrase] = Meaning(stems, length > 1)
+                found[phrase] = Meaning(stems, length > 1, words[at] if itself else "")
     return list(found.values())
 
 

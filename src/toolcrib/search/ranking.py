@@ -130,6 +130,22 @@ class Queries:
             return None
         return self._query.boost_query(self._query.term_query(self._schema, field, value, "freq"), weight)
 
+    def of_source(self, word: str, weight: float) -> Query | None:
+        """Return a query for tools whose name begins with this word, if it is the name of their source.
+
+        It is one if most tools that have it anywhere begin with it: `slack`, and seldom `search`.
+        """
+        of_source = f"{word} "  # The whole first word of a name that has more of them.
+        begin, have = (
+            sum(searcher.doc_freq(field, value) for searcher in self._searchers)
+            for field, value in (("start_name", of_source), ("all", word))
+        )
+        if not begin or 2 * begin < have:
+            return None
+        return self._query.boost_query(
+            self._query.term_query(self._schema, "start_name", of_source, "basic"), weight
+        )
+
     def unscored(self, query: Query | None) -> Query | None:
         """Return a query for the same documents that makes none of them better."""
         return None if query is None else self._query.const_score_query(query, 0.0)

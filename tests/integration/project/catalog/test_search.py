@@ -486,6 +486,19 @@ def test_a_question_finds_tools_by_what_they_do(crib: Crib) -> None:
     assert suggest(crib, "") == []
 
 
+def test_a_word_that_names_the_source_outweighs_the_others(crib: Crib) -> None:
+    add(crib, "discord__send_message", "Send a message to a channel.")
+    add(crib, "teams__send_message", "Send a message to a channel of a team.")
+    add(crib, "slack__post_message", "Post a message to a channel.")
+    add(crib, "slack__list_users", "List the people of a workspace.")
+    add(crib, "sonos__play", "Play a song or station on a speaker.")
+    add(crib, "music__play_song", "Play a song from a list.")
+    add(crib, "spotify__start_playback", "Start or resume what plays on a device.")
+    assert suggest(crib, "send a message to a channel on slack")[0] == "slack__post_message"
+    assert suggest(crib, "play something on spotify")[0] == "spotify__start_playback"
+    assert suggest(crib, "play a song")[0] != "spotify__start_playback"
+
+
 @pytest.mark.parametrize(
     "question",
     [
