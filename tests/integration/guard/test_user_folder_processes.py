@@ -22,6 +22,7 @@ A, B = "a" * 64, "b" * 64
 
 TRUSTER = textwrap.dedent("""
     import sys
+    import time
     from pathlib import Path
     from toolcrib.guard import SETTINGS, Ledger, Trusted
     from toolcrib.state import Vault
@@ -32,6 +33,7 @@ TRUSTER = textwrap.dedent("""
     while True:
         ledger.accept([Trusted(SETTINGS, "b" * 64)], "ann", "terminal")
         ledger.accept([Trusted(SETTINGS, "a" * 64)], "ann", "terminal")
+        time.sleep(0.001)  # SQLite's lock is not fair: on a busy machine nobody else would get it.
 """)
 
 CREATOR = textwrap.dedent("""
