@@ -472,7 +472,6 @@ def test_a_named_alias_is_looked_through() -> None:
 
 def test_an_alias_may_contain_itself() -> None:
     check = Annotation(Json)
-
     assert check.read({"a": [1, {"b": 2}]}) == {"a": [1, {"b": 2}]}
     assert SchemaCheck(check.schema).is_valid({"a": [1, {"b": 2}]})
     assert not SchemaCheck(check.schema).is_valid({"a": ["text"]})
