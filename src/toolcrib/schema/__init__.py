@@ -1,6 +1,5 @@
 """JSON Schema 2020-12: derived from Python signatures, compiled, checked."""
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from toolcrib.schema.decode import decode_object, decode_value
@@ -18,4 +17,6 @@ _DERIVED = ("FunctionShape", "inspect_function")
 def __getattr__(name: str) -> Any:
     if name not in _DERIVED:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module("toolcrib.schema.derive"), name)
+    from toolcrib.schema import derive
+
+    return getattr(derive, name)
