@@ -93,6 +93,8 @@ lock: setup ## Update the lock files to pyproject.toml and the newest releases
 	@.venv/bin/uv pip compile --quiet --python-platform linux --python-version 3.11 --generate-hashes --no-emit-index-url \
 		--no-annotate --no-header --constraint requirements.lock pyproject.toml --extra http --extra postgres \
 		benchmarks/requirements-peers.in --output-file benchmarks/requirements-peers.lock
+	@.venv/bin/uv pip compile --quiet --python-platform linux --python-version 3.11 --generate-hashes --no-emit-index-url \
+		--no-annotate --no-header benchmarks/requirements-gateway.in --output-file benchmarks/requirements-gateway.lock
 	@$(PY) scripts/check_repo.py
 	@sh scripts/setup.sh
 

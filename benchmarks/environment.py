@@ -1,4 +1,7 @@
-"""The environment that rows run in: one with the peers beside Toolcrib, made when first needed."""
+"""The environment that rows run in, with the peers beside Toolcrib, and that of ContextForge.
+
+Both are made when first needed.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,9 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "build" / "bench-venv"
 LOCK = ROOT / "benchmarks" / "requirements-peers.lock"
 PROJECT = ROOT / "pyproject.toml"
+GATEWAY = ROOT / "build" / "bench-gateway"
+"""ContextForge needs version 1 of the MCP SDK."""
+GATEWAY_LOCK = ROOT / "benchmarks" / "requirements-gateway.lock"
 SECONDS = 600
 """Limit of one step of making it."""
 
@@ -30,37 +36,50 @@ def python_with_peers(say: Say) -> Path | None:
     """The interpreter of an environment with Toolcrib (editable) and the peers; None if it cannot be made."""
     try:
         with _one_at_a_time():
-            if not _fresh("packages", LOCK):
-                say(f"making {FOLDER.relative_to(ROOT)} with what {LOCK.relative_to(ROOT)} names")
-                _install_packages()
-                _stamp("packages", LOCK)
-            if not _fresh("project", LOCK, PROJECT):
+            _packages(FOLDER, LOCK, say)
+            if not _fresh(FOLDER, "project", LOCK, PROJECT):
                 _install_project()
-                _stamp("project", LOCK, PROJECT)
+                _stamp(FOLDER, "project", LOCK, PROJECT)
     except NotMade as error:
         say(f"it cannot be made; is the package index reachable?\n{error}")
         return None
-    return _python()
+    return _python(FOLDER)
 
 
-def _python() -> Path:
-    return FOLDER / "bin" / "python"
+def bin_of_gateway(say: Say) -> Path | None:
+    """Return the programs of ContextForge; None if its environment cannot be made."""
+    try:
+        with _one_at_a_time():
+            _packages(GATEWAY, GATEWAY_LOCK, say)
+    except NotMade as error:
+        say(f"it cannot be made; is the package index reachable?\n{error}")
+        return None
+    return _python(GATEWAY).parent
 
 
-def _install_packages() -> None:
-    shutil.rmtree(FOLDER, ignore_errors=True)
-    _uv("venv", "--python", sys.executable, str(FOLDER))
-    sync = ("pip", "sync", "--require-hashes", str(LOCK), "--python", str(_python()))
+def _python(folder: Path) -> Path:
+    return folder / "bin" / "python"
+
+
+def _packages(folder: Path, lock: Path, say: Say) -> None:
+    """Make an environment of the packages of a lock file, if it is not there."""
+    if _fresh(folder, "packages", lock):
+        return
+    say(f"making {folder.relative_to(ROOT)} with what {lock.relative_to(ROOT)} names")
+    shutil.rmtree(folder, ignore_errors=True)
+    _uv("venv", "--python", sys.executable, str(folder))
+    sync = ("pip", "sync", "--require-hashes", str(lock), "--python", str(_python(folder)))
     try:
         # What was fetched before serves again; the network is asked only for the rest.
         _uv(*sync, "--offline")
     except NotMade:
         _uv(*sync)
+    _stamp(folder, "packages", lock)
 
 
 def _install_project() -> None:
     editable = ("--offline", "--no-deps", "--no-build-isolation", "--editable", str(ROOT))
-    _uv("pip", "install", *editable, "--python", str(_python()))
+    _uv("pip", "install", *editable, "--python", str(_python(FOLDER)))
 
 
 def _uv(*arguments: str) -> None:
@@ -77,14 +96,14 @@ def _uv(*arguments: str) -> None:
         raise NotMade(done.stderr.strip())
 
 
-def _fresh(step: str, *files: Path) -> bool:
+def _fresh(folder: Path, step: str, *files: Path) -> bool:
     """Return True if this step was done for these files as they are."""
-    stamp = FOLDER / f".{step}"
-    return _python().exists() and stamp.exists() and stamp.read_text() == _fingerprint(*files)
+    stamp = folder / f".{step}"
+    return _python(folder).exists() and stamp.exists() and stamp.read_text() == _fingerprint(*files)
 
 
-def _stamp(step: str, *files: Path) -> None:
-    (FOLDER / f".{step}").write_text(_fingerprint(*files))
+def _stamp(folder: Path, step: str, *files: Path) -> None:
+    (folder / f".{step}").write_text(_fingerprint(*files))
 
 
 def _fingerprint(*files: Path) -> str:

@@ -14,7 +14,10 @@ import argparse
 import gc
 import json
 import re
+import resource
+import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -25,6 +28,7 @@ from typing import Any
 import orjson
 
 from benchmarks.setting import Setting
+from benchmarks.start import COMMAND
 from benchmarks.table import WALL, Reach, Row, Table
 from toolcrib.errors import DefinitionError, ManifestError
 from toolcrib.manifest.openapi import Imported, import_document, open_document
@@ -148,14 +152,31 @@ def measure(setting: Setting) -> Iterator[Table]:
     document = setting.folder / "api" / "openapi.json"
     document.parent.mkdir()
     loads = _write(document.parent, count)
-    row = Row("import openapi", Reach(5, WALL))
-    parser = Row("orjson.loads of each file")
+    cases: list[tuple[Row, Callable[[], object]]] = [
+        (Row("orjson.loads of each file"), loads),
+        (Row("import_document", Reach(5, WALL)), lambda: _import(document, count)),
+        (Row("toolcrib import openapi", Reach(5, WALL)), lambda: _command(document)),
+    ]
     for _ in range(1 if setting.quick else 3):
-        for one, work in ((parser, loads), (row, lambda: _import(document, count))):
-            began = time.process_time()
+        for row, work in cases:
+            began = _processor()
             work()
-            one.seconds.append(time.process_time() - began)
-    yield Table(f"OpenAPI: {count:,} operations", "s", [parser, row], ["Processor time."])
+            row.seconds.append(_processor() - began)
+    notes = ["Processor time. The command writes a manifest for each operation."]
+    yield Table(f"OpenAPI: {count:,} operations", "s", [row for row, _ in cases], notes)
+
+
+def _processor() -> float:
+    """Return the processor seconds of this process and of those that it has started and that have ended."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
+
+
+def _command(document: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=document.parent.parent) as root:
+        Path(root, ".toolcrib").mkdir()
+        command = [*COMMAND, "import", "openapi", str(document), "--root", root]
+        subprocess.run(command, check=True, capture_output=True)
 
 
 def _import(path: Path, count: int) -> None:

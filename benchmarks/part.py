@@ -21,6 +21,7 @@ PARTS = {
     "mcp_http": "benchmarks.mcp_http",
     "rest": "benchmarks.rest",
     "http": "benchmarks.http_tools",
+    "gateway": "benchmarks.gateway",
     "guard": "benchmarks.guard",
     "sandbox": "benchmarks.sandbox",
     "durable": "benchmarks.durable",

@@ -76,14 +76,14 @@ class Server:
     connection = Connection
 
     def __init__(self, kind: str, folder: Path) -> None:
-        folder.mkdir()
+        folder.mkdir(exist_ok=True)
         self.process = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.rest_servers", kind, str(folder)],
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
         )
-        _separate(self.process.pid)
+        separate(self.process.pid)
         assert self.process.stdout is not None
         words = self.process.stdout.readline().split()
         if len(words) != 2:
@@ -129,7 +129,7 @@ class Server:
         self.process.wait()
 
 
-def _separate(server: int) -> None:
+def separate(server: int) -> None:
     """Give a server a core of its own: the scheduler often puts both on one, where the client counts too."""
     first, *others = _CORES
     if others:

@@ -89,12 +89,12 @@ async def serve_app(app: Any) -> None:
 
 
 async def serve_toolcrib(folder: Path) -> None:
-    """Serve a project with one function: token, checked arguments, audit log."""
+    """Serve a project with one function and what its folder holds: token, checked arguments, audit log."""
     from toolcrib import Project
     from toolcrib.guard import Tokens
     from toolcrib.serve.rest import HttpSettings, serve_http
 
-    (folder / "project" / ".toolcrib").mkdir(parents=True)
+    (folder / "project" / ".toolcrib").mkdir(parents=True, exist_ok=True)
     async with Project.open(folder / "project", accept="all", data=folder / "data") as project:
 
         @project.toolset.tool

@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[0] = str(ROOT)
 
 from benchmarks.against import BEFORE, MOST, against  # noqa: E402 - the path comes first
-from benchmarks.environment import python_with_peers  # noqa: E402 - the path comes first
+from benchmarks.environment import bin_of_gateway, python_with_peers  # noqa: E402 - the path comes first
 from benchmarks.part import PARTS  # noqa: E402 - the path comes first
 from benchmarks.table import Table, verdicts  # noqa: E402 - the path comes first
 
@@ -39,6 +39,8 @@ def main() -> int:
     if options.against:
         return against(options.against, options.only, measured, quick=options.quick)
     python = None if options.no_peers else python_with_peers(say)
+    if python is not None and "gateway" in options.only:
+        bin_of_gateway(say)  # Now, while nothing is measured.
     about = _about(peers=python is not None, wanted=not options.no_peers)
     print(f"## Measured\n\n{about}", flush=True)
     parts, failures, began = {}, {}, time.monotonic()

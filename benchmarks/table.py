@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 from statistics import median
 from typing import Any, Literal
 
 from benchmarks.timing import Samples
 
+REASONS = Path(__file__).with_name("reasons.toml")
 SCALE = {"µs": 1e6, "ms": 1e3, "s": 1.0, "MB": 1e-6}
 LIMIT, PEER, WALL, OVER = "limit", "peer", "wall", "over"
 
@@ -108,7 +112,7 @@ class Table:
         other = {LIMIT: self.rows[0], OVER: self.rows[0], PEER: self.best_peer()}.get(
             reach.of, named.get(reach.of)
         )
-        if not row.seconds or (reach.of != WALL and (other is None or not other.seconds)):
+        if not row.seconds or (reach.of != WALL and (other is None or not any(other.seconds))):
             return Verdict(asked, "not measured")
         mine, theirs = min(row.seconds), min(other.seconds) if other is not None else 0.0
         if reach.of == LIMIT and self.has_limit and mine < theirs:
@@ -116,6 +120,16 @@ class Table:
         value = {WALL: mine * scale, OVER: (mine - theirs) * scale}.get(reach.of)
         value = mine / theirs if value is None else value
         return Verdict(asked, figure(value), value / reach.most)
+
+    def missed(self, row: Row) -> str:
+        """Return the reason that a row does not reach what it should; empty if it does, or nobody knows."""
+        short = any(one.share is not None and one.share > 1 for one in self.verdicts(row))
+        return _reasons().get(self.title, {}).get(row.name, "") if short else ""
+
+    def reached(self, row: Row) -> str:
+        """Return all that a row should reach with its figures, and the reason if one was missed."""
+        said, why = "; ".join(map(str, self.verdicts(row))), self.missed(row)
+        return f"{said}: {why}" if why else said
 
     def markdown(self) -> str:
         """Return the table for people."""
@@ -131,7 +145,7 @@ class Table:
         limit, peer = self.rows[0], self.best_peer()
         kind = "limit: " if row is limit and self.has_limit else "peer: " if row.peer else ""
         name = kind + row.name + (f" (deferred: {row.deferred})" if row.deferred else "")
-        further = [*(row.extra.get(column, "") for column in extras), "; ".join(map(str, self.verdicts(row)))]
+        further = [*(row.extra.get(column, "") for column in extras), self.reached(row)]
         if not row.seconds:
             return [name, row.missing or "not measured", "", "", *([""] if peer else []), *further]
         least, middle = (figure(f(row.seconds) * SCALE[self.unit]) for f in (min, median))
@@ -141,7 +155,7 @@ class Table:
 
     def times(self, row: Row, other: Row) -> str:
         """Return the ratio to the limit or a peer. A limit that is slower than our row is none."""
-        if not other.seconds or row is other:
+        if not other.seconds or not min(other.seconds) or row is other:
             return ""
         ratio = min(row.seconds) / min(other.seconds)
         is_none = ratio < 1 and other is self.rows[0] and self.has_limit and not row.peer
@@ -150,10 +164,11 @@ class Table:
 
 def verdicts(tables: Sequence[Table]) -> Iterator[str]:
     """Yield a table in Markdown of all that should be reached, the furthest from it first."""
-    yield from (line(["row", "should reach", "reached", ""]), line(["---"] * 4))
+    yield from (line(["row", "should reach", "reached", "", "why not"]), line(["---"] * 5))
     for table, row, one in _furthest(tables):
         met = "" if one.share is None else "met" if one.share <= 1 else "**missed**"
-        yield line([f"{table.title}: {row.name}", one.asked, one.reached, met])
+        why = table.missed(row) if met == "**missed**" else ""
+        yield line([f"{table.title}: {row.name}", one.asked, one.reached, met, why])
 
 
 def headlines(tables: Sequence[Table], names: Sequence[str]) -> Iterator[str]:
@@ -167,8 +182,7 @@ def headlines(tables: Sequence[Table], names: Sequence[str]) -> Iterator[str]:
         shown.append(row.name)
         takes = f"{figure(min(row.seconds) * SCALE[table.unit])} {table.unit}"
         beside = [table.times(row, one) if one else "" for one in (table.rows[0], table.best_peer())]
-        reach = "; ".join(map(str, table.verdicts(row)))
-        yield line([f"{table.title}: {row.name}", takes, *beside, reach])
+        yield line([f"{table.title}: {row.name}", takes, *beside, table.reached(row)])
 
 
 def _furthest(tables: Sequence[Table]) -> list[tuple[Table, Row, Verdict]]:
@@ -186,6 +200,12 @@ def figure(value: float) -> str:
     """Return a number with about three digits."""
     digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2
     return f"{value:,.{digits}f}"
+
+
+@cache
+def _reasons() -> dict[str, dict[str, str]]:
+    """Return by title and row what a profile says of rows that do not reach what they should."""
+    return tomllib.loads(REASONS.read_text(encoding="utf-8"))
 
 
 def _each(reach: Reach | Sequence[Reach]) -> Sequence[Reach]:
