@@ -6,8 +6,9 @@ imported on first use, so that `import toolcrib` itself costs next to nothing.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from toolcrib.first_use import imported_on_use
 
 if TYPE_CHECKING:
     from toolcrib.core.context import (
@@ -37,20 +38,6 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_HOMES = {
-    "toolcrib.core.context": (
-        "Context", "RunContext", "get_run_context", "get_run_id", "get_session_id", "get_variable",
-        "get_variable_or", "get_variables", "must_get_variable",
-    ),
-    "toolcrib.errors": ("RetryableError", "ToolCancel", "ToolDiscard", "ToolSnooze", "ToolcribError"),
-    "toolcrib.manifest.team": ("load_team",),
-    "toolcrib.project": ("Project",),
-    "toolcrib.runs.agents": ("Agent", "Budgets"),
-    "toolcrib.runs.workflows": ("Workflow",),
-    "toolcrib.spec": ("Call", "Content", "Limits", "McpForms", "Result", "Retry", "Tool"),
-    "toolcrib.toolset": ("Toolset",),
-}  # fmt: skip
-
 __all__ = [
     "Agent", "Budgets", "Call", "Content", "Context", "Limits", "McpForms", "Project", "Result", "Retry",
     "RetryableError", "RunContext", "Tool", "ToolCancel", "ToolDiscard", "ToolSnooze", "ToolcribError",
@@ -59,13 +46,17 @@ __all__ = [
 ]  # fmt: skip
 
 
-def __getattr__(name: str) -> Any:
-    home = next((home for home, names in _HOMES.items() if name in names), None)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(home), name)
-    globals()[name] = value
-    return value
+__getattr__ = imported_on_use(__name__, {
+    "core.context": "Context RunContext get_run_context get_run_id get_session_id get_variable"
+    " get_variable_or get_variables must_get_variable",
+    "errors": "RetryableError ToolCancel ToolDiscard ToolSnooze ToolcribError",
+    "manifest.team": "load_team",
+    "project": "Project",
+    "runs.agents": "Agent Budgets",
+    "runs.workflows": "Workflow",
+    "spec": "Call Content Limits McpForms Result Retry Tool",
+    "toolset": "Toolset",
+})  # fmt: skip
 
 
 def __dir__() -> list[str]:

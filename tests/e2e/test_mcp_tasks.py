@@ -16,7 +16,7 @@ import pytest
 from tests.commands import PROGRAM, Forked
 from tests.crib import Crib
 from toolcrib import Context, McpForms
-from toolcrib.project import McpCatalog
+from toolcrib.project.mcp_catalog import McpCatalog
 from toolcrib.runs.history import ENDED
 from toolcrib.serve.mcp import Connection, ServerSettings
 

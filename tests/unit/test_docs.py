@@ -31,7 +31,7 @@ from toolcrib.cli.group import toolcrib as program
 from toolcrib.core.bound import Options
 from toolcrib.executors.function.threads import MAX_THREADS
 from toolcrib.project.config.settings import KEYS, Config, load_config
-from toolcrib.schema import inspect_function
+from toolcrib.schema.derive import inspect_function
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

@@ -59,6 +59,29 @@ def test_packages_export_all_that_the_docs_name_and_every_name_is_there() -> Non
         assert [name for name in names if not hasattr(module, name)] == [], package
 
 
+def test_what_is_imported_on_first_use_is_what_type_checkers_and_the_layers_see() -> None:
+    seen: dict[str, set[tuple[str, str]]] = {}
+    for package in PACKAGES:
+        tree = ast.parse(Path(str(importlib.import_module(package).__file__)).read_text(encoding="utf-8"))
+        homes = next(
+            (one for one in ast.walk(tree) if ast.unparse(one).startswith("imported_on_use(__n")), None
+        )
+        if not isinstance(homes, ast.Call):
+            continue
+        blocks = (node for node in tree.body if isinstance(node, ast.If))
+        imports = [node for block in blocks for node in block.body if isinstance(node, ast.ImportFrom)]
+        seen[package] = {(str(node.module), one.name) for node in imports for one in node.names}
+        table = ast.literal_eval(homes.args[1]).items()
+        assert {(f"{package}.{home}", name) for home, names in table for name in names.split()} == seen[
+            package
+        ]
+        for home, name in seen[package]:
+            assert getattr(importlib.import_module(package), name) is getattr(
+                importlib.import_module(home), name
+            )
+    assert len(seen) > 2
+
+
 def test_import_pulls_in_nothing_heavy() -> None:
     code = "import sys, toolcrib; print(*sys.modules)"
     output = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout

@@ -6,12 +6,12 @@ export type Schema = Record<string, unknown>;
 
 const DEEPEST = 8;
 
-function isSchema(value: unknown): value is Schema {
+export function isSchema(value: unknown): value is Schema {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 /** Return the schema that a local reference names; another one stays as it is. */
-function followed(schema: Schema, root: Schema): Schema {
+export function followed(schema: Schema, root: Schema): Schema {
   const ref = schema.$ref;
   if (typeof ref !== "string" || !ref.startsWith("#/")) return schema;
   let found: unknown = root;
@@ -22,7 +22,7 @@ function followed(schema: Schema, root: Schema): Schema {
 }
 
 /** Return the type of a schema in a few words, such as `string[]` or `"a" | "b"`. */
-function typeOf(schema: Schema, root: Schema): string {
+export function typeOf(schema: Schema, root: Schema): string {
   if (Array.isArray(schema.enum)) return schema.enum.map((one) => JSON.stringify(one)).join(" | ");
   if ("const" in schema) return JSON.stringify(schema.const);
   const choices = choicesOf(schema);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -159,6 +160,7 @@ class _Commands(click.Group):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), results().fileno())
         except KeyboardInterrupt:
             code = print_interrupted(as_json=as_json)
+        gc.freeze()  # Otherwise Python looks through all that was ever loaded once more before it ends.
         sys.exit(code if isinstance(code, int) else 0)
 
 

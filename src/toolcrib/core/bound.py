@@ -18,7 +18,7 @@ from toolcrib.spec.naming import nearest
 from toolcrib.spec.tools.kinds import FunctionExec
 
 if TYPE_CHECKING:
-    from toolcrib.schema import FunctionShape
+    from toolcrib.schema.derive import FunctionShape
 
 
 def plan_of(tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:

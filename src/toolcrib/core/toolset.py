@@ -31,7 +31,7 @@ from toolcrib.spec import Call, CallContext, Caller, CallEvent, CallEvents, Cloc
 from toolcrib.spec.naming import wire_name
 
 if TYPE_CHECKING:
-    from toolcrib.schema import FunctionShape
+    from toolcrib.schema.derive import FunctionShape
 
 
 def run_sync(work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
@@ -562,7 +562,7 @@ def _value(attribute: Any) -> Any:
 
 def _shape_of(name: str, function: Callable[..., Any], options: Options, *, typed: bool) -> FunctionShape:
     from toolcrib.executors.function.executor import isolation_of
-    from toolcrib.schema import inspect_function
+    from toolcrib.schema.derive import inspect_function
 
     shape = inspect_function(function, _CONTEXTS, typed=typed)
     options.isolation = isolation_of(name, shape, options.isolation)

@@ -1,8 +1,8 @@
 """Decisions about calls, and their records: policy, trust, approvals, rates, idempotency, secrets, audit."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from toolcrib.first_use import imported_on_use
 from toolcrib.guard.approvals.records import Approval as Approval
 from toolcrib.guard.approvals.records import ApprovalStatus, Grant, GrantScope, canonical, doubts_about
 from toolcrib.guard.approvals.records import Ask as Ask
@@ -42,19 +42,11 @@ if TYPE_CHECKING:
     from toolcrib.guard.rates import Rates as Rates
     from toolcrib.guard.secrets.command_sources import CommandSecrets, KeyringSecrets
 
-_MODULES = {
-    "Approvals": "approvals.approvals",
-    "CommandSecrets": "secrets.command_sources",
-    "Condition": "policy.condition",
-    "KeyringSecrets": "secrets.command_sources",
-    "Rates": "rates",
-    "RecordedCalls": "idempotency",
-    "verify": "audit.check",
-}
-"""Names to their modules, imported on first use: most calls need none of them."""
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"toolcrib.guard.{_MODULES[name]}"), name)
+__getattr__ = imported_on_use(__name__, {
+    "approvals.approvals": "Approvals",
+    "audit.check": "verify",
+    "idempotency": "RecordedCalls",
+    "policy.condition": "Condition",
+    "rates": "Rates",
+    "secrets.command_sources": "CommandSecrets KeyringSecrets",
+})  # fmt: skip

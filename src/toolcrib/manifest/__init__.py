@@ -21,15 +21,13 @@ from toolcrib.manifest.kinds import Kind as Kind
 from toolcrib.manifest.kinds import Start as Start
 from toolcrib.manifest.lint.runner import check_tool, lint_file, lint_tool, lint_tree
 from toolcrib.manifest.native.cache import (
-    CheckResult,
-    Facts,
     LazyTools,
     ManifestCache,
-    Mark,
     mark_of,
     new_mark_of,
     settled_mark_of,
 )
+from toolcrib.manifest.native.kept import CheckResult, Facts, KnownFacts, Mark
 from toolcrib.manifest.native.reader import (
     FILE_NAME,
     Loaded,

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolcrib.errors import HostNotAllowed, ManifestError
 from toolcrib.spec import Auth, Choice, Hmac, HttpExec, Network, OAuth2, Tool
-from toolcrib.template import STYLES, Namespaces, UrlTemplate, escape, parse_url, problems, references
+from toolcrib.template import Namespaces, escape, problems, references
+from toolcrib.template.styles import STYLES
+from toolcrib.template.url import UrlTemplate, parse_url
 
 if TYPE_CHECKING:
     from toolcrib.egress import HostPolicy

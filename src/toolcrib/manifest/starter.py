@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from toolcrib.spec.record import record
 
-_PLACEHOLDER = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_PLACEHOLDER = r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}"
 
 
 @record
@@ -67,9 +67,9 @@ class Starter:
 
 def placeholders(text: str) -> list[str]:
     """Return the names of the placeholders in a text, in order."""
-    return _PLACEHOLDER.findall(text)
+    return re.findall(_PLACEHOLDER, text)
 
 
 def replaced(text: str, by: str) -> str:
     """Return a text with each placeholder replaced."""
-    return _PLACEHOLDER.sub(by, text)
+    return re.sub(_PLACEHOLDER, by, text)

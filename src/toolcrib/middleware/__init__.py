@@ -1,8 +1,8 @@
 """Middleware: wrappers around every call of a toolset, the first one added outermost."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from toolcrib.first_use import imported_on_use
 from toolcrib.middleware.handler import Handler as Handler
 from toolcrib.middleware.handler import Middleware as Middleware
 from toolcrib.middleware.handler import as_middleware as as_middleware
@@ -18,19 +18,10 @@ if TYPE_CHECKING:
     from toolcrib.middleware.redaction import redaction_middleware as redaction_middleware
     from toolcrib.middleware.tracing import tracing_middleware as tracing_middleware
 
-_MODULES = {
-    "cache_middleware": "cache",
-    "logging_middleware": "calls",
-    "rate_limit_middleware": "rates",
-    "redaction_middleware": "redaction",
-    "retry_middleware": "calls",
-    "timeout_middleware": "calls",
-    "tracing_middleware": "tracing",
-}
-"""Names to their modules, imported on first use."""
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"toolcrib.middleware.{_MODULES[name]}"), name)
+__getattr__ = imported_on_use(__name__, {
+    "cache": "cache_middleware",
+    "calls": "logging_middleware retry_middleware timeout_middleware",
+    "rates": "rate_limit_middleware",
+    "redaction": "redaction_middleware",
+    "tracing": "tracing_middleware",
+})  # fmt: skip

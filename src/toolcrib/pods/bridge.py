@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-import socket
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -22,9 +21,8 @@ from toolcrib.pods.bus import SEND, STATE, Bus
 from toolcrib.pods.channels.serving import Settled
 from toolcrib.pods.channels.table import CHANNELS
 from toolcrib.pods.ipc import GRACE_S, REJECTED
-from toolcrib.pods.protocol import MESSAGES, OutboundMessage
+from toolcrib.pods.protocol import MESSAGES, OutboundMessage, message_id, pod_of
 from toolcrib.pods.spool import Refused, Spool
-from toolcrib.spec.identifier import derived_id
 from toolcrib.state import Database, Message, Outbox
 from toolcrib.state.outgoing.messages import ChannelMessages
 
@@ -55,10 +53,8 @@ class Bridge:
         self._spool = spool
         self._messages, self._outbox = ChannelMessages(database), Outbox(database)
         self._source = environment.get("SOURCE_CHANNEL"), environment.get("SOURCE_CHAT_ID", "")
-        run, instance = environment.get("AGENT_RUN_ID"), environment.get("INSTANCE_NAME")
-        self._metadata = {"agentRunID": run, "instanceName": instance} if run else {}
-        self.name = run or socket.gethostname()
-        """The same after a restart, and another one for each pod."""
+        self._run, instance = environment.get("AGENT_RUN_ID", ""), environment.get("INSTANCE_NAME")
+        self._metadata = {"agentRunID": self._run, "instanceName": instance} if self._run else {}
         self.complete: Callable[[dict[str, Any]], dict[str, Any]] = lambda data: data
         """Adds to the data of a message what the database must not have."""
 
@@ -118,7 +114,7 @@ class Bridge:
             for id, message in taken.values():
                 data: dict[str, Any] = msgspec.to_builtins(message)
                 # Known already, if the last bridge died before it removed the file.
-                ChannelMessages.put(tx, derived_id(self.name, id), data, self._metadata)
+                ChannelMessages.put(tx, message_id(self._run, id), data, self._metadata)
         for name in taken:
             spool.remove(name)
         return len(taken) == _FILES
@@ -152,7 +148,7 @@ class Bridge:
         await bus.publish(SEND, body["metadata"]["messageID"], orjson.dumps(body))
 
     async def _record_states(self, bus: Bus) -> None:
-        name = hashlib.sha256(self.name.encode()).hexdigest()[:16]
+        name = hashlib.sha256(pod_of(self._run).encode()).hexdigest()[:16]
         await bus.consume(
             f"states-{name}", STATE, Settled, self._settle, batch=_STATES, forgotten_after_s=_FORGOTTEN_S
         )

@@ -7,12 +7,15 @@ of its own.
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import msgspec
 from msgspec import Struct
+
+from toolcrib.spec.identifier import derived_id
 
 WORKSPACE = "/workspace"
 """The folder of commands, as requests name it."""
@@ -144,3 +147,13 @@ EXEC: Protocol[ExecRequest, ExecResult] = Protocol(
 """Commands for sidecars."""
 MESSAGES: Protocol[OutboundMessage, Any] = Protocol("messages", OutboundMessage, request_name="send-{}.json")
 """Messages that the bridge passes on."""
+
+
+def pod_of(run_id: str) -> str:
+    """Return the name of a pod: the same after a restart, and another one for each pod."""
+    return run_id or socket.gethostname()
+
+
+def message_id(run_id: str, key: str) -> str:
+    """Return the id of a message, by the run of its pod and the id in the name of its file."""
+    return derived_id(pod_of(run_id), key)

@@ -216,7 +216,8 @@ class PodRunner:
             project.toolset.add(BoundTool(tool, lambda: BuiltinFunction(site, definition)))
 
         add(execute_command(client, self._task.target))
-        add(send_channel_message(messages, self._task.channel, self._task.chat))
+        task = self._task
+        add(send_channel_message(messages, task.run_id, task.channel, task.chat))
         packs = [
             sidecar_tool(tool, client, target or self._task.target)
             for tool, target in find_packs(Path(self._folders.skills))

@@ -22,7 +22,7 @@ from toolcrib.executors.workspace.workspace import LowestLevel, Workspace
 from toolcrib.pods.ipc import Server
 from toolcrib.pods.protocol import EXEC, WORKSPACE, ExecRequest, ExecResult
 from toolcrib.pods.spool import Spool
-from toolcrib.sandbox import Warmth, configure
+from toolcrib.sandbox import Confinement, Warmth, configure
 from toolcrib.sandbox.files.paths import within
 from toolcrib.spec import CallContext, Level, Limits, Network, Outcome, Permissions
 from toolcrib.spec.record import record
@@ -49,6 +49,15 @@ class Box:
     """Names of variables of the sidecar that they get."""
     minimum: Level = "full"
     """The lowest sandbox level that they may run at."""
+    owned: bool = False
+    """Nobody else runs programs in the workspace, so nothing in it is protected from commands."""
+
+
+class _OwnedWorkspace(Workspace):
+    """A workspace in which `.git`, `.env` and the like are files as all others."""
+
+    def tool_job(self, *given: Any, **named: Any) -> Confinement:
+        return replace(super().tool_job(*given, **named), protect=(), hide=())
 
 
 def command_tools(box: Box, ipc: str) -> Toolset:
@@ -65,7 +74,8 @@ def command_tools(box: Box, ipc: str) -> Toolset:
     roots = [RootFolder("workspace", workspace, True), *(RootFolder(path, path) for path in box.read)]
     settings = BuiltinSettings(tuple(roots))
     lowest = LowestLevel(box.minimum, "to allow it, start the sidecar with --sandbox-minimum landlock")
-    files = Workspace(workspace, f"{workspace}/.toolcrib", lowest=lowest)
+    kind = _OwnedWorkspace if box.owned else Workspace
+    files = kind(workspace, f"{workspace}/.toolcrib", lowest=lowest)
 
     def permissions(settings: BuiltinSettings) -> Permissions:
         return Permissions(box.network, settings.read, settings.write, env=box.env)

@@ -27,6 +27,7 @@ from toolcrib.pods.protocol import (
     ExecRequest,
     ExecResult,
     OutboundMessage,
+    message_id,
 )
 from toolcrib.pods.spool import Spool
 from toolcrib.spec import (
@@ -170,7 +171,7 @@ def result_text(result: ExecResult) -> str:
     return text or "(no output)"
 
 
-def send_channel_message(spool: Spool, channel: str = "", chat: str = "") -> Builtin:
+def send_channel_message(spool: Spool, run_id: str, channel: str = "", chat: str = "") -> Builtin:
     """Return the tool that hands messages to the bridge. A message without a channel goes to this chat."""
     source, source_chat = channel, chat
 
@@ -184,10 +185,11 @@ def send_channel_message(spool: Spool, channel: str = "", chat: str = "") -> Bui
         channel = channel or source
         if channel == source:
             chatId = chatId or source_chat  # noqa: N806
-        id = ctx.call_id or new_id()
+        key = ctx.call_id or new_id()
         message = OutboundMessage(channel, text, chatId)
-        spool.write(MESSAGES.request_name.format(id), msgspec.json.encode(message))
-        return f"Message queued for {channel} (target: {chatId or 'owner (self)'}), id {id}"
+        spool.write(MESSAGES.request_name.format(key), msgspec.json.encode(message))
+        target = chatId or "owner (self)"
+        return f"Message queued for {channel} (target: {target}), id {message_id(run_id, key)}"
 
     known = builtin("send_channel_message")
     properties: Mapping[str, Any] = known.properties

@@ -56,7 +56,7 @@ class LocalPod:
 
     def __init__(self, run: AgentRun, folder: Path, workspace: Path | None, skills: Path | None) -> None:
         self._run, self.folder = run, folder
-        self.workspace = workspace or folder / "workspace"
+        self.workspace, self._is_own = workspace or folder / "workspace", workspace is None
         self._skills = skills or folder / "skills"
         for path in (folder, self.workspace, self._skills):
             path.mkdir(parents=True, exist_ok=True)
@@ -78,7 +78,7 @@ class LocalPod:
                     "bridge", "--ipc", str(ipc), "--state", str(self.folder / "bridge.db"), NATS_URL=url
                 )
             targets = (f"--target={one.name}" for one in self._skills.iterdir() if one.is_dir())
-            await start("sidecar", *folders, *targets)
+            await start("sidecar", *folders, *targets, *["--own-workspace"] * self._is_own)
             more = ["--skills", str(self._skills), "--state", str(self.folder / "state"), "--recorded"]
             await start("pod-run", *folders, *more)
             ends = {asyncio.create_task(one.wait()): program for program, one in processes.items()}

@@ -1,4 +1,4 @@
-"""A server that a person adds to `.mcp.json`, or removes from it."""
+"""A server that a person adds to `.mcp.json`, changes in it or removes from it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Any
 
 from toolcrib import __version__
 from toolcrib.egress import HostRule
-from toolcrib.errors import ConflictError, NotTrusted, ToolcribError, ToolUnavailable, UsageError
+from toolcrib.errors import ConflictError, NotFoundError, NotTrusted, ToolcribError, ToolUnavailable, UsageError
 from toolcrib.executors.mcp.process.local import grants_of, job_of, lacking, started, unconfined_program
 from toolcrib.executors.mcp.process.stdio import StdioLink
 from toolcrib.executors.mcp.server import McpServer
@@ -77,12 +77,7 @@ class NewServer:
         taken, and ToolUnavailable for a program that is not installed.
         """
         spec, root = _spec(name, entry), project.root
-        config = load_config(project.place.config, root).since(project.trust.ledger)
-        if not is_accepted(config, project.trust.ledger):
-            raise NotTrusted(
-                "the settings of this project wait for your trust, so nothing is added to them",
-                hint="To see them and accept them: toolcrib trust",
-            )
+        config = _accepted(project)
         only = replace(config, servers=replace(config.servers, specs=(spec,)))
         found = only.with_data(root).servers.specs[0]
         if spec.is_local:
@@ -99,6 +94,39 @@ class NewServer:
             )
         lacking(found, str(root))  # Raises for a launcher that cannot be replaced.
         return cls(found, path, root, before, text, unconfined_program(found, str(root)), config)
+
+    @classmethod
+    def again(
+        cls, project: Project, name: str, permissions: Mapping[str, Sequence[str]] | None = None
+    ) -> NewServer:
+        """Return a server of `.mcp.json` as it is, or the change that gives it these permissions only.
+
+        `permissions` has the lists `hosts`, `read` and `write`. Raises NotTrusted for settings that wait for
+        trust, NotFoundError, and UsageError for permissions that are written elsewhere or are none.
+        """
+        config, path, root = _accepted(project), project.root / FILE, project.root
+        if project.servers is None:
+            raise NotFoundError(f"there is no MCP server {name!r} here")
+        spec, before = project.servers.get(name).spec, read_inside(path, root)
+        text = before or ""
+        if permissions is not None:
+            network = network_of(permissions["hosts"])
+            files = {key: list(permissions[key]) for key in ("read", "write")}
+            if name in config.servers.narrowing or name not in (config.servers.shared or {}):
+                raise UsageError(
+                    f"the permissions of {name} are written in {project.place.config}",
+                    hint=f"Write there, under mcp_servers.{name}: "
+                    f"permissions: {json.dumps({'network': network.as_json(), 'fs': files})}",
+                )
+            entry = dict(config.servers.shared[name])
+            stated = entry.get("permissions") or {}
+            entry["permissions"] = {**stated, "network": network.as_json(), "fs": files}
+            text = with_server(text, path, KEYS, name, entry)
+            only = replace(
+                spec.permissions, network=network, read=tuple(files["read"]), write=tuple(files["write"])
+            )
+            spec = replace(spec, permissions=only, data=(), unwritable=())
+        return cls(spec, path, root, before, text, unconfined_program(spec, str(root)), config)
 
     def lines(self) -> list[str]:
         """Return lines about what is started and what its process may use."""
@@ -187,10 +215,12 @@ class Observed:
 
 
 async def start(project: Project, name: str, config: Config, channel: str) -> Mounted:
-    """Start a server that was just added, and trust the tools that it lists, as its person agreed to.
+    """Start a server that was just added or changed, and trust the tools that it lists, as its person agreed to.
 
     A package that its launcher lacks is downloaded first. Tools whose words may steer a model still wait.
     """
+    if project.servers is not None and name in project.servers.mounted:
+        await project.catalog.remove_server(name, config)
     mounted = project.catalog.add_server(name, config)
     accept = partial(project.trust.accept, user_name(), channel=channel)
     # What cannot be downloaded is the error of the start below.
@@ -283,6 +313,16 @@ def network_of(hosts: Sequence[str]) -> Network:
         except ValueError as error:
             raise UsageError(str(error), hint=_HOSTS) from None
     return Network.parse({"allow": list(hosts)})
+
+
+def _accepted(project: Project) -> Config:
+    config = load_config(project.place.config, project.root).since(project.trust.ledger)
+    if not is_accepted(config, project.trust.ledger):
+        raise NotTrusted(
+            "the settings of this project wait for your trust, so nothing is added to them",
+            hint="To see them and accept them: toolcrib trust",
+        )
+    return config
 
 
 def is_accepted(config: Config, ledger: Ledger) -> bool:

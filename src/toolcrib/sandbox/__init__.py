@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from toolcrib.first_use import imported_on_use
 
 if TYPE_CHECKING:
     from toolcrib.sandbox.confine import configure as configure
@@ -15,17 +16,10 @@ if TYPE_CHECKING:
     from toolcrib.sandbox.kernel.signals import signal_name as signal_name
     from toolcrib.sandbox.levels.probe import in_force, level, probe
 
-_MODULES = {
-    **dict.fromkeys(("Completed", "Confinement", "NetworkAccess", "Outlet", "Script", "Warmth"), "job"),
-    **dict.fromkeys(("configure", "run"), "confine"),
-    **dict.fromkeys(("FilePart", "Root", "Roots"), "files.roots"),
-    **dict.fromkeys(("in_force", "level", "probe"), "levels.probe"),
-    "signal_name": "kernel.signals",
-}
-"""Names to their modules, imported on first use: `files.paths`, which every start needs, needs none."""
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"toolcrib.sandbox.{_MODULES[name]}"), name)
+__getattr__ = imported_on_use(__name__, {
+    "confine": "configure run",
+    "files.roots": "FilePart Root Roots",
+    "job": "Completed Confinement NetworkAccess Outlet Script Warmth",
+    "kernel.signals": "signal_name",
+    "levels.probe": "in_force level probe",
+})  # fmt: skip

@@ -128,15 +128,16 @@ class UsageCounts:
     Counts reach the file within half a second. While it cannot be written they wait, and no call notices.
     """
 
-    def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, path: Path, *, clock: Callable[[], float] = time.time, pause_s: float = _FLUSH_S
+    ) -> None:
         # Not durable: counts that a power cut takes are not worth a wait for the disk.
         self._database = SqliteDatabase(path, _TABLES, durable=False)
-        self._clock = clock
+        self._clock, self._pause_s = clock, pause_s
         self._lock, self._flushing = threading.Lock(), threading.Lock()
         self._pending: defaultdict[tuple[str, int], _Counted] = defaultdict(_Counted)
         """By tool and hour."""
-        self._wake = threading.Event()
-        self._ended = False
+        self._wake, self._ended = threading.Event(), threading.Event()
         self._writer: threading.Thread | None = None
 
     def count(self, tool: str, *, failed: bool, ms: float = 0.0, answered: int = 0) -> None:
@@ -148,7 +149,7 @@ class UsageCounts:
             one.last = now
             one.answered += answered
             one.steps[math.ceil(math.log(max(ms, 0.01), _STEP))] += 1
-            if self._writer is None and not self._ended:
+            if self._writer is None and not self._ended.is_set():
                 self._writer = threading.Thread(target=self._write, name="toolcrib-usage", daemon=True)
                 self._writer.start()
         if not self._wake.is_set():  # To set it again takes longer than all else here.
@@ -229,7 +230,7 @@ class UsageCounts:
 
     def close(self) -> None:
         """Write what is counted and end. Raises StateUnavailable if that is impossible."""
-        self._ended = True
+        self._ended.set()
         self._wake.set()
         if self._writer is not None:
             self._writer.join()
@@ -239,15 +240,13 @@ class UsageCounts:
             self._database.close()
 
     def _write(self) -> None:
-        while not self._ended:
-            self._wake.wait()
+        while self._wake.wait() and not self._ended.wait(self._pause_s):
+            # All calls of this time go into one write.
             self._wake.clear()
             try:
                 self.flush()
             except StateUnavailable:
                 self._wake.set()  # another try
-            # All calls of this time go into one write.
-            time.sleep(_FLUSH_S)
 
 
 def _percentile(steps: Sequence[tuple[int, int]], share: float) -> float | None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Dialog, Page, expect
+from playwright.sync_api import Dialog, Locator, Page, expect
 
 from tests.browser import DESK, PHONE
 from tests.e2e.page.conftest import Open
@@ -108,15 +108,21 @@ def test_questions_make_a_tool_with_two_steps(opened: Open, server: HttpServerPr
     page.get_by_label("Name").first.fill("greet_twice")
     page.get_by_label("What it does").fill("Greets twice.")
     argument = page.get_by_role("group", name="Argument", exact=True)
-    argument.get_by_label("Name").fill("c")
+    argument.get_by_label("Name").fill("words")
     steps = page.get_by_role("group", name="Step", exact=True)
-    for index, value in enumerate(("${c}", "${steps.first.value}")):
+    for index, choices in enumerate((["${words}"], ["${steps.first.value}", "${words}"])):
         step = steps.nth(index)
-        step.get_by_label("Tool").fill("greet")
-        step.get_by_role("button", name="Add").click()
-        step.get_by_label("Name", exact=True).fill("c")
-        step.get_by_label("Name", exact=True).blur()
-        step.locator(".entry-value input").fill(value)
+        tool = step.get_by_role("combobox", name="Tool")
+        tool.fill("gree")
+        expect(listed(tool, "greet")).to_have_count(1)
+        tool.fill("greet")
+        # Its arguments are asked for by name, with their type; what stands for a value is in a list.
+        taken = step.get_by_role("combobox", name="c", exact=True)
+        expect(step.locator(".field-about", has_text="Text")).to_have_text("Text")
+        for choice in choices:
+            expect(listed(taken, choice)).to_have_count(1)
+        expect(listed(taken, "${")).to_have_count(len(choices))
+        taken.fill(choices[0])
     page.get_by_text("Manifest", exact=True).click()
     expect(page.locator(".build-input pre")).to_contain_text('c: "${steps.first.value}"')
     expect(page.get_by_text("greet: code")).to_be_visible()
@@ -124,6 +130,15 @@ def test_questions_make_a_tool_with_two_steps(opened: Open, server: HttpServerPr
     page.get_by_role("button", name="Run", exact=True).click()
     page.get_by_role("button", name="Trust it and run").click()
     expect(page.locator(".tester-answer pre")).to_have_text("twice\n")
+    # A text stays one, whatever it looks like.
+    steps.first.get_by_role("combobox", name="c", exact=True).fill("42")
+    expect(page.locator(".build-input pre")).to_contain_text('c: "42"')
+
+
+def listed(field: Locator, choice: str) -> Locator:
+    """Return the entries with these characters in the list from which one chooses for a field."""
+    page, name = field.page, field.get_attribute("list")
+    return page.locator(f'datalist[id="{name}"] option[value*="{choice}"]')
 
 
 class _Weather(BaseHTTPRequestHandler):

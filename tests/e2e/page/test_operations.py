@@ -110,6 +110,41 @@ def test_a_server_is_added_after_a_look_at_what_it_may_use_and_removed(
     assert server.send("GET", "/servers/hello").status == 404
 
 
+def test_a_server_that_is_there_is_watched_and_gets_what_is_taken(
+    opened: Open, server: HttpServerProcess
+) -> None:
+    for name in ("seen.txt", "other.txt"):
+        (server.root / name).write_text("x")
+    (server.root / "reader.py").write_text(f'{mcp_servers.RAW}\nopen("seen.txt").read()\nmain()')
+    page = opened().log_in("/operations/servers")
+    form = page.get_by_role("form", name="Add a server")
+    form.get_by_label("Name", exact=True).fill("reader")
+    form.get_by_label("Command or address").fill(f'"{sys.executable}" reader.py')
+    form.get_by_label("Paths it may read").fill("seen.txt, other.txt")
+    form.get_by_role("button", name="Show what it may use").click()
+    form.get_by_role("button", name="Start it, and trust its tools").click()
+    card = page.get_by_role("listitem").filter(has=page.get_by_role("heading", name="reader"))
+    expect(card).to_contain_text("ready")
+    card.get_by_role("button", name="Watch").click()
+    window = page.get_by_role("dialog", name="What reader needs")
+    window.get_by_role("button", name="Show what it may use").click()
+    expect(window.get_by_role("status")).to_contain_text("may read other.txt")
+    window.get_by_role("button", name="Start it once, and watch").click()
+    expect(window.get_by_text("It listed: hello")).to_be_visible()
+    expect(window.get_by_role("checkbox", name="read seen.txt")).to_be_checked()
+    expect(window.get_by_role("checkbox", name="read other.txt")).not_to_be_checked()
+    window.get_by_role("button", name="Take these permissions").click()
+    window.get_by_role("button", name="Show what it may use").click()
+    expect(window.get_by_role("status")).not_to_contain_text("other.txt")
+    window.get_by_role("button", name="Start it, and trust its tools").click()
+    expect(window).to_have_count(0)
+    expect(card).to_contain_text("ready")
+    entry = json.loads((server.root / ".mcp.json").read_text())["mcpServers"]["reader"]
+    assert "other.txt" not in entry["permissions"]["fs"]["read"]
+    assert {"reader.py", "seen.txt"} <= {*entry["permissions"]["fs"]["read"]}
+    assert server.send("POST", "/tools/invoke/reader__hello", {"args": {}}).json["value"] == "hello"
+
+
 def test_a_run_of_many_calls_makes_the_rows_that_one_scrolls_to(
     opened: Open, server: HttpServerProcess
 ) -> None:

@@ -47,6 +47,15 @@ def test_a_clean_exit_of_many_processes_loses_none(tmp_path: Path) -> None:
     usage.close()
 
 
+def test_an_end_waits_for_no_pause_between_writes(tmp_path: Path) -> None:
+    usage = UsageCounts(tmp_path / "usage.db", pause_s=3_600)
+    usage.count("a", failed=False)
+    usage.close()
+    again = UsageCounts(tmp_path / "usage.db")
+    assert again.of("a").calls == 1
+    again.close()
+
+
 def test_hours_are_counted_apart_and_the_last_call_is_the_latest(tmp_path: Path) -> None:
     now = [7200.0]
     usage = UsageCounts(tmp_path / "usage.db", clock=lambda: now[0])

@@ -23,7 +23,7 @@ from toolcrib.errors import ConflictError
 from toolcrib.pods.bus import SEND, STATE, envelope
 from toolcrib.pods.channels.channel import Outbound
 from toolcrib.pods.channels.serving import Settled
-from toolcrib.pods.protocol import MESSAGES, OutboundMessage
+from toolcrib.pods.protocol import MESSAGES, OutboundMessage, message_id
 from toolcrib.pods.spool import Spool
 from toolcrib.state import PROJECT, SqliteDatabase
 from toolcrib.state.outgoing.messages import ChannelMessages
@@ -129,6 +129,7 @@ async def test_the_state_of_a_message_can_be_asked(pod: Pod, nats: NatsProcess) 
     messages = pod.messages
     await until(lambda: [one.state for one in messages.page()] == ["published"], "the message")
     (one,) = messages.page()
+    assert one.id == message_id("run-1", "00001")  # As the agent was told.
     async with connected(nats) as bus:
         ended = Settled(one.id, "dead", Outbound("telegram", "1"), "chat not found")
         await bus.insist(STATE, "x", envelope(STATE, ended))

@@ -14,7 +14,7 @@ import pytest
 from tests.commands import PROGRAM, Forked, run
 from tests.mailbox import serve_once
 from tests.patience import wait_for
-from toolcrib.pods.protocol import AgentResult
+from toolcrib.pods.protocol import AgentResult, message_id
 from toolcrib.pods.runner import Folders, PodRunner, Task
 from toolcrib.spec import views
 
@@ -88,7 +88,7 @@ async def test_a_task_runs_with_the_tools_of_the_guide(
     assert "a.txt" in seen["list_directory"]
     (message,) = (ipc / "messages").iterdir()
     assert json.loads(message.read_text()) == {"channel": "slack", "text": "hi", "chatId": "C7"}
-    assert seen["send_channel_message"].endswith(f"id {message.name[5:-5]}")
+    assert seen["send_channel_message"].endswith(f"id {message_id('', message.name[5:-5])}")
     assert "tool call: execute_command" in caplog.messages
     written = outputs(folders)
     assert written["result.json"]["response"] == "All is done."

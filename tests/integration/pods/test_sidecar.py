@@ -93,6 +93,21 @@ def test_a_command_sees_what_the_sidecar_grants_and_never_the_requests(pod: Pod)
     assert pod.ask("4", "touch new && ls new")["stdout"] == "new\n"
 
 
+def test_commands_in_a_workspace_of_their_own_may_write_every_file_again(tmp_path: Path) -> None:
+    lines = "mkdir -p .git .toolcrib; echo $0 >> .git/config; echo $0 >> .env; echo $0 >> AGENTS.md; cat .env"
+    for options, code in (((), 2), (("--own-workspace",), 0)):
+        folder = tmp_path / str(code)
+        folder.mkdir()
+        pod = Pod(folder, *options)
+        pod.ask("1", lines)
+        again = pod.ask("2", lines)
+        assert (again["exitCode"] != 0) == bool(code), again
+        if not code:
+            assert again["stdout"] == "/bin/sh\n" * 2
+        pod.process.terminate()
+        assert pod.process.wait() == 0
+
+
 def test_a_command_beyond_its_limit_ends_with_all_its_children(pod: Pod) -> None:
     for seconds in (1, 8, 60):
         found = pod.ask(f"{seconds}", "echo begun; sleep 600 & sleep 600", timeout=seconds)

@@ -11,7 +11,7 @@ import pytest
 
 from tests.unit.manifest.native.samples import COMMAND
 from toolcrib.errors import ManifestError
-from toolcrib.manifest import LazyTools, ManifestCache, load_tools
+from toolcrib.manifest import CheckResult, LazyTools, ManifestCache, load_tools
 from toolcrib.spec import Tool
 
 COUNT = 210
@@ -55,10 +55,10 @@ def settle(folder: Path) -> None:
         pass
 
 
-def loaded(folder: Path, cache: Path) -> list[Tool]:
+def loaded(folder: Path, cache: Path | None) -> list[Tool]:
     late = load(folder, cache)
     assert late.found == []
-    return [tool.make()[0] for tool in late.tools]
+    return [late.make(name)[0] for name in late.names]
 
 
 def test_the_second_start_reads_no_manifest_and_gives_the_same(tools: Path, tmp_path: Path) -> None:
@@ -130,14 +130,16 @@ def other_entry(path: Path) -> None:
 
 
 def other_index(path: Path) -> None:
-    path.write_bytes(path.read_bytes().replace(b'"t7":[[', b'"t7":[{'))
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b'"t7","t70"', b'"t7"{"t70"'))
 
 
 def other_secret(path: Path) -> None:
     """The index reads well, but does not say what it said."""
     content = path.read_bytes()
-    assert content.count(b'["TOKEN"]') == COUNT
-    path.write_bytes(content.replace(b'["TOKEN"]', b'["TUKEN"]'))
+    count = f'{{"TOKEN":{COUNT}}}'.encode()
+    assert (content.count(b'["TOKEN"]'), content.count(count)) == (COUNT, 1)
+    path.write_bytes(content.replace(count, count.replace(b"O", b"U")))
 
 
 def no_index(path: Path) -> None:
@@ -173,14 +175,14 @@ def test_a_damaged_or_foreign_file_changes_nothing(tools: Path, tmp_path: Path) 
         loaded(tools, cache)
         harm(cache)
         assert loaded(tools, cache) == expected, harm
-        assert {tuple(tool.facts.secrets) for tool in load(tools, cache).tools} == {("TOKEN",)}, harm
+        assert load(tools, cache).facts.every("secrets") == {"TOKEN"}, harm
 
 
 def test_a_broken_entry_of_a_manifest_that_changed_since_is_refused(tools: Path, tmp_path: Path) -> None:
     cache = tmp_path / "manifests"
     loaded(tools, cache)
     other_entry(cache)
-    late = {tool.name: tool for tool in load(tools, cache).tools}
+    late = load(tools, cache)
     write(tools, "t7", "Another thing")
     (tools / "t8" / "tool.yml").unlink()
     (tools / "t9" / "tool.yml").write_text("name: [")
@@ -190,8 +192,8 @@ def test_a_broken_entry_of_a_manifest_that_changed_since_is_refused(tools: Path,
         ("t9", "a value is missing here"),
     ):
         with pytest.raises(ManifestError, match=reported):
-            late[name].make()
-    assert late["t10"].make()[0].description == "Scans a folder"
+            late.make(name)
+    assert late.make("t10")[0].description == "Scans a folder"
 
 
 def test_a_file_of_another_folder_is_not_used(tools: Path, tmp_path: Path) -> None:
@@ -208,14 +210,45 @@ def test_bad_manifests_are_reported_each_time(tools: Path, tmp_path: Path) -> No
     for _ in range(2):
         late = load(tools, tmp_path / "manifests")
         assert [finding.rule for finding in late.found] == ["yaml-syntax"]
-        assert len(late.tools) == COUNT - 1
+        assert len(late.names) == COUNT - 1
         assert late.rest == ["t7"]
 
 
 def test_few_manifests_or_no_folder_for_it_need_no_cache(tools: Path, tmp_path: Path) -> None:
     assert len(loaded(tools, Path("/proc/nowhere/manifests"))) == COUNT
-    assert len(load(tools, None).tools) == COUNT
+    assert len(loaded(tools, None)) == COUNT
     few = tmp_path / "few"
     write(few, "t")
     loaded(few, tmp_path / "manifests")
     assert not (tmp_path / "manifests").exists()
+
+
+def test_what_all_tools_declare_follows_each_change(tools: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "manifests"
+    path = write(tools, "t7")
+    path.write_text(path.read_text().replace("TOKEN", "OTHER"))
+    settle(tools)
+    assert load(tools, cache).facts.every("secrets") == {"TOKEN", "OTHER"}
+    path.write_text(path.read_text().replace("OTHER", "THIRD"))
+    facts = load(tools, cache).facts
+    assert (facts.every("secrets"), facts["t7"].secrets) == ({"TOKEN", "THIRD"}, ["THIRD"])
+    facts.forget("t7")
+    assert ("t7" in facts, facts.every("secrets"), len(facts)) == (False, {"TOKEN"}, COUNT - 1)
+
+
+def test_one_check_among_many_is_kept_for_the_next_start(tools: Path, tmp_path: Path) -> None:
+    path, result = tmp_path / "manifests", CheckResult(False, None, [])
+    loaded(tools, path)
+    size = path.stat()
+    for name in ("t7", "t8"):
+        cache = ManifestCache(tools, path)
+        late = cache.load()
+        assert cache.check_result(name, late.mark(name)) is None
+        cache.add_check(name, late.mark(name), result, b"{}")
+        cache.close(late.names)
+    assert path.stat() == size
+    write(tools, "t8", "Another thing")
+    again = ManifestCache(tools, path)
+    late = again.load()
+    assert again.check_result("t7", late.mark("t7")) == result
+    assert again.check_result("t8", late.marks["t8"]) is None

@@ -18,7 +18,8 @@ from pydantic import BaseModel, Field, StringConstraints
 
 from toolcrib.core.context import Context
 from toolcrib.errors import DefinitionError, InvalidInput
-from toolcrib.schema import ArgumentCheck, inspect_function
+from toolcrib.schema import ArgumentCheck
+from toolcrib.schema.derive import inspect_function
 
 if TYPE_CHECKING:
     from decimal import Decimal

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from toolcrib.errors import ManifestError
 from toolcrib.spec import Choice, Spelling
-from toolcrib.template import Namespaces, parse, respell, untied
+from toolcrib.template import Namespaces, parse, untied
+from toolcrib.template.respelling import respell
 
 PLAIN = Namespaces(frozenset({"x", "y-2", "a.b", "if", "odd name"}), frozenset({"KEY"}), frozenset({"HOME"}))
 BRACES = replace(PLAIN, spelling=Spelling.DOUBLE_BRACE)

@@ -16,18 +16,15 @@ from toolcrib.template import (
     names_in,
     parse,
     parse_conditional,
-    parse_query,
     parse_text,
-    parse_url,
     problems,
     render_argv,
     render_env,
     render_header,
     render_path,
-    render_query,
-    render_url,
     render_value,
 )
+from toolcrib.template.url import parse_query, parse_url, render_query, render_url
 
 VEGA = Namespaces(frozenset({"x", "y", "a", "my-name"}), frozenset({"KEY"}), spelling=Spelling.DOUBLE_BRACE)
 PLAIN = Namespaces(frozenset({"x"}), frozenset({"KEY"}))

@@ -14,15 +14,13 @@ from toolcrib.template import (
     Namespaces,
     Values,
     parse,
-    parse_query,
     parse_text,
-    parse_url,
     render_argv,
     render_header,
     render_path,
-    render_url,
     render_value,
 )
+from toolcrib.template.url import parse_query, parse_url, render_url
 
 NAMES = Namespaces(frozenset({"a", "b", "host"}), frozenset({"KEY"}))
 texts = st.text(max_size=40).filter(lambda text: all(not 0xD800 <= ord(char) < 0xE000 for char in text))

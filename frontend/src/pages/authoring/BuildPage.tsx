@@ -17,6 +17,7 @@ import { given, nextVersion, textOf, useChecked } from "./drafts";
 import { RecipeForm } from "./RecipeForm";
 import { grantedIn, KINDS, type Kind, manifestOf, type Recipe, STARTS } from "./recipe";
 import { Save } from "./Save";
+import { useStepTools } from "./steps";
 import "./build.css";
 import { toYaml } from "./yaml";
 
@@ -51,7 +52,8 @@ function Build({ base, start, notes }: { base?: Tool; start: string; notes: read
   const [mode, setMode] = useState<"form" | "text">(byForm ? "form" : "text");
   const [kind, setKind] = useState<Kind>("http");
   const [recipes, setRecipes] = useState(STARTS);
-  const made = toYaml(manifestOf(kind, recipes[kind]));
+  const chosen = useStepTools((byForm && kind === "composite" && recipes.composite.steps) || []);
+  const made = toYaml(manifestOf(kind, recipes[kind], chosen.tools));
   const [written, setWritten] = useState<string | null>(byForm ? null : start);
   const text = written ?? made;
   const isNew = written === null ? recipes === STARTS : text === start;
@@ -114,7 +116,7 @@ function Build({ base, start, notes }: { base?: Tool; start: string; notes: read
         )}
         {mode === "form" ? (
           <>
-            <RecipeForm kind={kind} recipe={recipes[kind]} onChange={(recipe: Recipe) => setRecipes({ ...recipes, [kind]: recipe })} />
+            <RecipeForm kind={kind} recipe={recipes[kind]} chosen={chosen} onChange={(recipe: Recipe) => setRecipes({ ...recipes, [kind]: recipe })} />
             <details>
               <summary>{t("tool.source")}</summary>
               <Code text={text} />

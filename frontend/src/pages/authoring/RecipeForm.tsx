@@ -1,12 +1,10 @@
-import { useQuery } from "@tanstack/react-query";
-import { lazy, Suspense, useMemo } from "react";
-import { api, data } from "../../api/client";
+import { lazy, Suspense } from "react";
 import { Loading } from "../../parts/states";
 import { type Key, t } from "../../text";
 import type { Kind, Recipe } from "./recipe";
+import { argumentQuestions, choicesOf, type Chosen } from "./steps";
 
 const SchemaForm = lazy(() => import("../../parts/SchemaForm/SchemaForm"));
-const TOOLS = 256;
 
 const field = (name: string, more: object = {}) => ({
   type: "string",
@@ -21,7 +19,7 @@ const choice = (values: readonly string[], label: (value: string) => string) => 
 });
 
 /** Return the questions about a tool as a JSON Schema, in the language of the page. */
-function questions(kind: Kind, tools: string[]): Record<string, unknown> {
+function questions(kind: Kind, recipe: Recipe, chosen: Chosen): Record<string, unknown> {
   const argument = {
     title: t("recipe.argument"),
     type: "object",
@@ -71,31 +69,31 @@ function questions(kind: Kind, tools: string[]): Record<string, unknown> {
           required: ["id", "tool"],
           properties: {
             id: { type: "string", title: t("recipe.step.id") },
-            tool: { type: "string", title: t("recipe.step.tool"), examples: tools },
+            tool: field("tool", { examples: chosen.names }),
             args: map("args"),
           },
+          allOf: argumentQuestions(recipe, chosen),
         },
       }),
-      output: field("output"),
+      output: field("output", { examples: choicesOf(recipe, chosen).at(-1) }),
     },
   };
   return { type: "object", required: ["name", "description"], properties: { ...common, ...own[kind] } };
 }
 
-type Props = { kind: Kind; recipe: Recipe; onChange: (recipe: Recipe) => void };
+type Props = {
+  kind: Kind;
+  recipe: Recipe;
+  /** The tools of its steps. */
+  chosen: Chosen;
+  onChange: (recipe: Recipe) => void;
+};
 
 /** Questions about a tool for a person who writes no YAML. */
-export function RecipeForm({ kind, recipe, onChange }: Props) {
-  const tools = useQuery({
-    queryKey: ["tools", "names"],
-    queryFn: () => data(api.GET("/tools", { params: { query: { sort: "name", recommendedPageSize: TOOLS } } })),
-    select: (page) => page.tools.map(({ name }) => name),
-    enabled: kind === "composite",
-  });
-  const schema = useMemo(() => questions(kind, tools.data ?? []), [kind, tools.data]);
+export function RecipeForm({ kind, recipe, chosen, onChange }: Props) {
   return (
     <Suspense fallback={<Loading />}>
-      <SchemaForm key={kind} schema={schema} value={recipe} refused={[]} onChange={(value) => onChange(value as Recipe)} />
+      <SchemaForm key={kind} schema={questions(kind, recipe, chosen)} value={recipe} refused={[]} onChange={(value) => onChange(value as Recipe)} />
     </Suspense>
   );
 }

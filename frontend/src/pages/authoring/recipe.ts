@@ -59,9 +59,13 @@ function secretsOf(block: object, given: Argument[]): string[] {
   return [...new Set(used)].filter((name) => /^[A-Z]/.test(name) && !given.some((one) => one.name === name));
 }
 
-/** Return a text as the value that it means to a tool: a number and a truth value as they are. */
+/** Return a text as the value that it means to a tool that takes more than text: a number or list as JSON has it. */
 function valueOf(text: string): unknown {
-  return /^(true|false|-?\d+(\.\d+)?)$/.test(text) ? JSON.parse(text) : text;
+  try {
+    return /^(true|false|-?\d.*|[[{][^]*)$/.test(text) ? JSON.parse(text) : text;
+  } catch {
+    return text;
+  }
 }
 
 /** Return the answers that were given. */
@@ -106,15 +110,21 @@ function command({ program = "", words = [], read = [], write = [], hosts = [], 
   return { exec: { command: block }, ...filled({ permissions }) };
 }
 
-function composite({ steps = [], output }: Recipe): Record<string, unknown> {
-  const made = steps.map(({ id, tool, args }) => filled({ id, tool, args: values(args) }));
+type Tools = Record<string, { argSchema: Record<string, unknown> }>;
+
+function composite({ steps = [], output }: Recipe, tools: Tools): Record<string, unknown> {
+  const made = steps.map(({ id, tool = "", args = {} }) => {
+    const takes = (tools[tool]?.argSchema.properties ?? {}) as Record<string, { type?: unknown }>;
+    const given = Object.entries(args).map(([name, text]) => [name, takes[name]?.type === "string" ? text : valueOf(text)]);
+    return filled({ id, tool, args: Object.fromEntries(given) });
+  });
   return { exec: { composite: filled({ steps: made, output }) } };
 }
 
-const MAKE: Record<Kind, (recipe: Recipe) => Record<string, unknown>> = { http, command, composite };
+const MAKE: Record<Kind, (recipe: Recipe, tools: Tools) => Record<string, unknown>> = { http, command, composite };
 
-/** Return the manifest of a recipe; where an answer lacks, the server says so. */
-export function manifestOf(kind: Kind, recipe: Recipe): Record<string, unknown> {
+/** Return the manifest of a recipe whose steps call these tools; where an answer lacks, the server says so. */
+export function manifestOf(kind: Kind, recipe: Recipe, tools: Tools = {}): Record<string, unknown> {
   const { name = "", description = "", answer } = recipe;
   return {
     name,
@@ -123,6 +133,6 @@ export function manifestOf(kind: Kind, recipe: Recipe): Record<string, unknown> 
     version: 1,
     inputs: { schema: schemaOf(recipe.arguments ?? []) },
     ...(answer === "text" ? { outputs: { format: "text" } } : {}),
-    ...MAKE[kind](recipe),
+    ...MAKE[kind](recipe, tools),
   };
 }

@@ -14,9 +14,16 @@ import { listOf } from "./lists";
 type Entry = Schemas["ServerEntry"];
 const EMPTY = { name: "", what: "", hosts: "", read: "", write: "", env: "" };
 
+type Props = {
+  /** A server that is there already: it is watched, and gets other permissions. */
+  old?: string;
+  done?: () => void;
+};
+
 /** The form that adds a server, after a look at what it starts and may use. */
-export function NewServer() {
-  const [given, setGiven] = useState(EMPTY);
+export function NewServer({ old, done }: Props) {
+  const [given, setGiven] = useState({ ...EMPTY, name: old ?? "" });
+  const [taken, setTaken] = useState(false);
   const field = (name: keyof typeof EMPTY) => ({
     label: t(`servers.new.${name}`),
     value: given[name],
@@ -28,9 +35,10 @@ export function NewServer() {
     {
       done: (answer) => {
         if ("digest" in answer) return;
-        announce(t("servers.new.done", { name: answer.name, n: answer.tools.length }));
+        announce(t(old === undefined ? "servers.new.done" : "servers.changed", { name: answer.name, n: answer.tools.length }));
         setGiven(EMPTY);
         reset();
+        done?.();
       },
       refused: null,
     },
@@ -40,27 +48,39 @@ export function NewServer() {
     const of = (permission: string) => valuesOf(grants, permission).join(", ");
     const hosts = valuesOf(grants, "network").includes("true") ? "*" : of("network.allow");
     setGiven({ ...given, hosts, read: of("fs.read"), write: of("fs.write") });
+    setTaken(true);
     watch.reset();
     reset();
     announce(t("watch.taken"));
   };
+  const submit = () => mutate(old === undefined || taken ? entryOf(given) : { name: old, env: {}, command: [] });
   return (
-    <Form className="card stack new" title={t("servers.new")} submit={() => mutate(entryOf(given))}>
+    <Form className={old === undefined ? "card stack new" : "stack"} title={old === undefined ? t("servers.new") : undefined} submit={submit}>
       <div className="fields">
-        <Line {...field("name")} required placeholder="time" />
-        <Line {...field("what")} required placeholder="uvx mcp-server-time" />
-        <Line {...field("hosts")} placeholder="api.example.com" />
-        <Line {...field("read")} placeholder="docs" />
-        <Line {...field("write")} />
-        <Lines {...field("env")} rows={2} placeholder={"TOKEN=${TIME_TOKEN}"} />
+        {old === undefined && (
+          <>
+            <Line {...field("name")} required placeholder="time" />
+            <Line {...field("what")} required placeholder="uvx mcp-server-time" />
+          </>
+        )}
+        {(old === undefined || taken) && (
+          <>
+            <Line {...field("hosts")} placeholder="api.example.com" />
+            <Line {...field("read")} placeholder="docs" />
+            <Line {...field("write")} />
+          </>
+        )}
+        {old === undefined && <Lines {...field("env")} rows={2} placeholder={"TOKEN=${TIME_TOKEN}"} />}
       </div>
       <Send label={t("servers.new.look")} disabled={isPending} error={error} />
       {found !== undefined && "digest" in found && seen !== undefined && (
         <div role="status" className="stack">
           <Code text={found.lines.join("\n")} />
-          <p className="muted">{t("servers.new.about")}</p>
+          {old === undefined && <p className="muted">{t("servers.new.about")}</p>}
           <div className="line">
-            <Button look="primary" onClick={() => mutate({ ...seen, trust: found.digest })}>{t("servers.new.add")}</Button>
+            {(old === undefined || taken) && (
+              <Button look="primary" onClick={() => mutate({ ...seen, trust: found.digest })}>{t("servers.new.add")}</Button>
+            )}
             <Button disabled={watch.isPending} onClick={() => watch.mutate({ ...seen, trust: found.digest })}>{t("watch.server")}</Button>
           </div>
           {watch.error !== null && <Failure error={watch.error} />}

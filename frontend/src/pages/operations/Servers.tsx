@@ -127,9 +127,26 @@ function Actions({ server: { name, state, transport } }: { server: Server }) {
           <Sure label={t("app.logout")} disabled={logout.isPending} act={logout.mutate} />
         </>
       )}
+      {transport === "stdio" && <Watching name={name} />}
       <Removal name={name} refused={refused} />
       <Button disabled={restart.isPending} onClick={() => restart.mutate()}>{t("servers.restart")}</Button>
     </div>
+  );
+}
+
+/** The button that opens a session of a server for what it needs. */
+function Watching({ name }: { name: string }) {
+  const [open, setOpen] = useState(false);
+  const close = () => setOpen(false);
+  return (
+    <>
+      <Button onClick={() => setOpen(true)}>{t("servers.watch")}</Button>
+      {open && (
+        <Dialog title={t("servers.watch.title", { name })} close={close}>
+          <NewServer old={name} done={close} />
+        </Dialog>
+      )}
+    </>
   );
 }
 

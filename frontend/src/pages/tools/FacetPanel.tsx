@@ -7,8 +7,10 @@ import { useSwitch } from "./switches";
 
 const FEW = 8;
 
-/** The values of each facet with their counts, as the other filters leave them. */
-export function FacetPanel({ filters, change }: { filters: Filters; change: (part: Partial<Filters>) => void }) {
+type Props = { filters: Filters; change: (part: Partial<Filters>) => void; isFetching: boolean };
+
+/** The values of each facet with their counts, as the other filters leave them: counted once the tools are shown. */
+export function FacetPanel({ filters, change, isFetching }: Props) {
   const counts = useQueries({
     queries: [...FACETS, undefined].map((facet) => {
       const query = { ...asQuery(filters, facet), q: filters.q === "" ? undefined : filters.q };
@@ -16,6 +18,7 @@ export function FacetPanel({ filters, change }: { filters: Filters; change: (par
         queryKey: ["tools", "facets", query],
         queryFn: () => data(api.GET("/tools/facets", { params: { query } })),
         placeholderData: keepPreviousData,
+        enabled: !isFetching,
       };
     }),
   });

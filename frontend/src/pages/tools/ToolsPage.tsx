@@ -48,7 +48,7 @@ export function Page() {
           <Choice className="sort" label={t("tools.sort")} value={filters.sort} change={(sort) => change({ sort })} of={SORTS} text={(one) => t(`tools.sort.${one}`)} />
         )}
       </div>
-      <FacetPanel filters={filters} change={change} />
+      <FacetPanel filters={filters} change={change} isFetching={pages.isFetching} />
       <section className="results" aria-label={t("page.tools")} aria-busy={pages.isFetching}>
         <Pages<{ tools: ToolItem[] }, ToolItem>
           pages={pages}

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from toolcrib.errors import DefinitionError
 from toolcrib.executors.function.threads import run_in_thread
-from toolcrib.schema import FunctionShape
+from toolcrib.schema.derive import FunctionShape
 from toolcrib.spec import Call, CallContext, Executor
 from toolcrib.spec.calls.call import Chunk, Progress
 

@@ -26,8 +26,8 @@ from toolcrib.template import (
     parse_conditional,
     parse_text,
     render_parts,
-    styled_cookies,
 )
+from toolcrib.template.styles import styled_cookies
 from toolcrib.template.tree import references_in
 from toolcrib.template.values import bad_value
 

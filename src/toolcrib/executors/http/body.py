@@ -28,14 +28,13 @@ from toolcrib.template import (
     Values,
     parse,
     parse_conditional,
-    parse_query,
     parse_text,
     render_header,
-    render_query,
     render_text,
     render_value,
 )
 from toolcrib.template.styles import styled_pairs
+from toolcrib.template.url import parse_query, render_query
 from toolcrib.template.values import bad_value, scalar_text
 
 _FORM = "application/x-www-form-urlencoded"

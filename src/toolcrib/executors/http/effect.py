@@ -9,7 +9,8 @@ from typing import Any
 from toolcrib.manifest.kinds import Effect
 from toolcrib.manifest.requests import is_form, signed
 from toolcrib.spec import HttpExec, Tool
-from toolcrib.template import Namespaces, literal_text, parse, parse_conditional, parse_query, parse_url
+from toolcrib.template import Namespaces, literal_text, parse, parse_conditional
+from toolcrib.template.url import parse_query, parse_url
 
 _DOTTED = re.compile(r"\$\.([A-Za-z_]\w*(?:\.[A-Za-z_]\w*|\[\d+\])*)")
 

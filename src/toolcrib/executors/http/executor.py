@@ -33,7 +33,8 @@ from toolcrib.executors.output import beginning, redactor_of, uncut
 from toolcrib.manifest.requests import bind_policy, bind_url, request_faults
 from toolcrib.spec import Call, CallContext, HttpExec, Outcome, Retry, Tool
 from toolcrib.spec.calls.content import content_of
-from toolcrib.template import Namespaces, Values, parse_query, render_header, render_url
+from toolcrib.template import Namespaces, Values, render_header
+from toolcrib.template.url import parse_query, render_url
 
 _EXCERPT = 1000
 """Characters of a failed answer in `details["body"]`."""

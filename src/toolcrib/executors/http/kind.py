@@ -14,7 +14,8 @@ from toolcrib.manifest.plugins import on_call
 from toolcrib.manifest.starter import Starter
 from toolcrib.manifest.yaml.form import Misfit
 from toolcrib.spec import Annotations, BodyPart, Executor, FieldMap, HttpExec, ParameterStyle, Tool
-from toolcrib.template import Namespaces, Values, parse_url, render_url
+from toolcrib.template import Namespaces, Values
+from toolcrib.template.url import parse_url, render_url
 
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
 _REPEATABLE = _READS | {"PUT", "DELETE"}

@@ -245,7 +245,7 @@ def respelled(tool: Tool) -> Tool:
 
     Raises ManifestError for what cannot be said in it.
     """
-    from toolcrib.template import respell
+    from toolcrib.template.respelling import respell
 
     config: Any = tool.config
     names = Namespaces.of(tool)

@@ -13,7 +13,7 @@ from toolcrib.manifest.openapi.translation import Schema, flag
 from toolcrib.manifest.requests import SET_BY_CLIENT, TOKEN
 from toolcrib.spec import BodyPart, ParameterStyle, SecretSpec
 from toolcrib.spec.record import record
-from toolcrib.template import STYLES
+from toolcrib.template.styles import STYLES
 
 _PLACES = frozenset({"path", "query", "header", "cookie", "querystring"})
 _IGNORED = frozenset({"accept", "content-type", "authorization"})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -70,8 +70,13 @@ def new_manifest(tool: Tool, origin: str = "") -> NewManifest:
     raise fault or ManifestError("the manifest cannot be written")
 
 
-def new_manifests(found: Imported, source: str) -> list[NewManifest]:
-    """Return the manifests of an import. A tool whose manifest would be wrong is skipped, with the reason."""
+def new_manifests(
+    found: Imported, source: str, progress: Callable[[int], None] = lambda _: None
+) -> list[NewManifest]:
+    """Return the manifests of an import. A tool whose manifest would be wrong is skipped, with the reason.
+
+    `progress` gets the number of manifests so far.
+    """
     operations = {one.tool: one for one in found.operations if one.tool}
     drafts: list[NewManifest] = []
     for tool in list(found.tools):
@@ -84,6 +89,7 @@ def new_manifests(found: Imported, source: str) -> list[NewManifest]:
             continue
         one.notes += ready.notes
         drafts.append(ready)
+        progress(len(drafts))
     return drafts
 
 

@@ -40,20 +40,20 @@ MAX_BYTES = 1 << 20
 _USUAL_BYTES = 1 << 16
 _MAX_BRACKETS = 10_000
 
-_LONE_CR = re.compile(r"\r(?!\n)")
-_UNSEEN_BREAK = re.compile("[\x85\u2028\u2029]")
-_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufffe\uffff]")
-_BRACES = re.compile(r"\{\{[^{}\n]*\}\}")
+_LONE_CR = r"\r(?!\n)"
+_UNSEEN_BREAK = "[\x85\u2028\u2029]"
+_CONTROL = "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufffe\uffff]"
+_BRACES = r"\{\{[^{}\n]*\}\}"
 _DIRECTIVE = re.compile(r"\A(?:[ \t]*(?:#.*)?\r?\n)*%", re.MULTILINE)
-_ANCHOR = re.compile(r"(?<![^\s\[{,:])&([\w-]+)")
+_ANCHOR = r"(?<![^\s\[{,:])&([\w-]+)"
 _ALIAS = re.compile(r"(?<![^\s\[{,:])\*([\w-]+)")
 _ADDED = re.compile(rf"\\[xuU]|{_ALIAS.pattern}")
 """The ways to put a `!` into the data that is not in the text: an escape, an alias."""
-_HEAD = re.compile(r"(?:[ \t]*(?:#.*)?\r?\n)*(?:---(?!\S))?")
+_HEAD = r"(?:[ \t]*(?:#.*)?\r?\n)*(?:---(?!\S))?"
 _DOCUMENT = re.compile(r"^(?:---|\.\.\.)(?!\S)", re.MULTILINE)
 _NOT_FINITE = re.compile(r"\.(?:nan|inf)", re.IGNORECASE)
-_REPORTED_PLACE = re.compile(r" at line (\d+) column (\d+)")
-_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufffe\uffff\ufeff]")
+_REPORTED_PLACE = r" at line (\d+) column (\d+)"
+_UNSEEN = "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufffe\uffff\ufeff]"
 
 
 class Document:
@@ -218,7 +218,7 @@ def dump(data: Any) -> str:
     from ryaml import dumps, loads
 
     body: str = dumps(data)
-    if not _UNSEEN.search(body):
+    if not re.search(_UNSEEN, body):
         try:
             # Read back, because the written text must mean the same data to the next reader.
             if loads(body) == data:
@@ -226,7 +226,7 @@ def dump(data: Any) -> str:
         except ValueError:
             pass
     text = json.dumps(data, indent=1, ensure_ascii=False)
-    return _UNSEEN.sub(lambda found: f"\\U{ord(found[0]):08x}", text) + "\n"
+    return re.sub(_UNSEEN, lambda found: f"\\U{ord(found[0]):08x}", text) + "\n"
 
 
 def _unreadable(path: str, error: OSError | ValueError) -> Diagnostic:
@@ -273,10 +273,10 @@ def _refuse_before(document: Document) -> None:
         message = f"more than {_MAX_BRACKETS:,} `[` and `{{`: nested too deep, or not a manifest"
         raise _refuse(document, "yaml-depth", message, place_of(text, bracket.start()))
     # A comment would end at these breaks: a reviewer sees one comment line, and the parser a key.
-    if "\r" in text and (found := _LONE_CR.search(text)):
+    if "\r" in text and (found := re.search(_LONE_CR, text)):
         message = "a carriage return that ends no line; editors do not show the line break that it is"
         raise _refuse(document, "yaml-character", message, place_of(text, found.start()))
-    if not text.isascii() and (found := _UNSEEN_BREAK.search(text)):
+    if not text.isascii() and (found := re.search(_UNSEEN_BREAK, text)):
         message = f"U+{ord(found.group()):04X} is a line break to YAML that editors do not show"
         hint = f'write it as "\\u{ord(found.group()):04x}" in double quotes'
         raise _refuse(document, "yaml-character", message, place_of(text, found.start()), hint)
@@ -290,7 +290,7 @@ def _refuse_before(document: Document) -> None:
 
 def _refuse_expansion(document: Document) -> None:
     used = set(_ALIAS.findall(document.text))
-    if not used or used.isdisjoint(_ANCHOR.findall(document.text)):
+    if not used or used.isdisjoint(re.findall(_ANCHOR, document.text)):
         return
     fault = expansion_fault(document.text)
     if fault is not None:
@@ -368,10 +368,10 @@ _UNPLACED = (
 def _explain(message: str, document: Document) -> Diagnostic:
     """Explain an error of the parser, with a position that it may not name."""
     # By its code: nobody sees it in the line that is shown.
-    if control := _CONTROL.search(document.text):
+    if control := re.search(_CONTROL, document.text):
         explanation = f"the control character U+{ord(control.group()):04X} is not allowed in YAML"
         return document.diagnostic("yaml-character", explanation, at=place_of(document.text, control.start()))
-    if "unhashable" in message and (braces := _BRACES.search(document.text)):
+    if "unhashable" in message and (braces := re.search(_BRACES, document.text)):
         at = place_of(document.text, braces.start())
         explanation = f"{quoted(braces.group())} is a mapping in a mapping"
         return document.diagnostic("yaml-key", explanation, at=at, hint="put the text with `{{…}}` in quotes")
@@ -383,7 +383,7 @@ def _explain(message: str, document: Document) -> Diagnostic:
         )
     at = _reported_place(message, document)
     if "more than one document" in message:
-        head = _HEAD.match(document.text)
+        head = re.match(_HEAD, document.text)
         if head and (begin := _DOCUMENT.search(document.text, head.end())):
             at = place_of(document.text, begin.start())
     if "cannot start any token" in message:
@@ -395,7 +395,7 @@ def _explain(message: str, document: Document) -> Diagnostic:
             return document.diagnostic(rule, explanation, at=at, hint=hint)
     if "duplicate entry" in message:
         return document.diagnostic("yaml-duplicate-key", "a key is used twice in one mapping", at=at)
-    problem = _REPORTED_PLACE.sub("", message.partition(", while ")[0])
+    problem = re.sub(_REPORTED_PLACE, "", message.partition(", while ")[0])
     return document.diagnostic("yaml-syntax", f"not YAML: {printable(problem)[:200]}", at=at)
 
 
@@ -404,7 +404,7 @@ def _reported_place(message: str, document: Document) -> tuple[int, int]:
     problem, _, context = message.partition(", while ")
     ended = "end of stream" in problem
     for part in (context, problem) if ended else (problem, context):
-        explanation = _REPORTED_PLACE.search(part)
+        explanation = re.search(_REPORTED_PLACE, part)
         if explanation is not None:
             at = int(explanation[1]), int(explanation[2])
             return min(at, place_of(document.text, len(document.text.rstrip())))

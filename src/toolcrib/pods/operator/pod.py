@@ -142,7 +142,8 @@ def _pod_spec(name: str, spec: AgentRunSpec, instance: InstanceSpec, platform: P
 
 def _sidecar(skill: Skill, resources: Resources) -> dict[str, Any]:
     assert skill.sidecar is not None
-    arguments = ["sidecar", "--ipc", "/ipc", "--target", skill.name, "--sandbox-minimum", "landlock"]
+    arguments = ["sidecar", "--ipc", "/ipc", "--target", skill.name, "--own-workspace"]
+    arguments += ["--sandbox-minimum", "landlock"]
     if skill.sidecar.network:
         arguments += ["--network", skill.sidecar.network]
     arguments += [part for name in skill.sidecar.env for part in ("--env", name)]

@@ -62,9 +62,7 @@ class ProjectCatalog:
         """Reads the files of the project."""
         self.registry = ToolRegistry(setup.place, self.files, toolset, binder.bind)
         binder.facts = lambda: self.registry.facts
-        steps.fingerprints.written = lambda: {
-            path for facts in [*self.registry.facts.values()] for path in facts.write
-        }
+        steps.fingerprints.written = lambda: self.registry.facts.every("write")
         self._external = ExternalTools(setup.config.sources, self.registry)
         # The user's records are not of a file.
         self._data = setup.vault.data if setup.place.file is None else setup.place.home
@@ -155,7 +153,7 @@ class ProjectCatalog:
         steps, named = self._steps, self._setup.named_servers
         loaded = self.registry.load()
         # All names of secrets before any call: one tool may print the secret that another declares.
-        steps.secrets.know_names({name for tool in loaded.tools for name in tool.facts.secrets})
+        steps.secrets.know_names(loaded.facts.every("secrets"))
         steps.secrets.know(self._external.load(loaded.rest))
         self.builtins.switch_on(name for name, _ in self._setup.config.builtins)
         self.builtins.switch_on_reader()

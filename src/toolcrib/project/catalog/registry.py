@@ -19,7 +19,7 @@ from toolcrib.manifest import (
     CheckResult,
     Diagnostic,
     Document,
-    Facts,
+    KnownFacts,
     LazyTools,
     ManifestCache,
     Mark,
@@ -31,7 +31,7 @@ from toolcrib.manifest import (
     settled_mark_of,
     uncollected,
 )
-from toolcrib.manifest.native.cache import CHECKED_PART
+from toolcrib.manifest.native.kept import Kept
 from toolcrib.project.integrity.programs import code_places
 from toolcrib.project.root import Place
 from toolcrib.project.trust.reasons import only_reads
@@ -45,7 +45,7 @@ from toolcrib.state import Vault, cache_folder
 if TYPE_CHECKING:
     from toolcrib.executors.trace.observation import Observation
 
-_Read = Callable[[], tuple[Tool, Document]]
+_Read = Callable[[str], tuple[Tool, Document]]
 Bind = Callable[[Tool, Callable[[str], None], "Observation | None"], BoundTool]
 """Makes a tool ready to be called. The second argument raises for a tool that cannot be used."""
 PROJECT_BUNDLE = "project"
@@ -101,7 +101,7 @@ class Reading:
 class _LazyBoundTool(BoundTool):
     """A tool that is read, which may raise a ToolcribError, and bound once more than its name is used."""
 
-    def __init__(self, name: str, read: _Read, bind: Callable[[_Read], BoundTool]) -> None:
+    def __init__(self, name: str, read: _Read, bind: Callable[[tuple[Tool, Document]], BoundTool]) -> None:
         self.name = name
         self._unused = read, bind
 
@@ -110,14 +110,14 @@ class _LazyBoundTool(BoundTool):
         unused = self.__dict__.get("_unused")
         if unused is not None:
             read, bind = unused
-            self.__dict__.update(bind(read).__dict__)
+            self.__dict__.update(bind(read(self.name)).__dict__)
             self.__dict__.pop("_unused", None)
         return object.__getattribute__(self, attribute)
 
     def read(self) -> Tool | None:
         """Return the tool without keeping it; None once it is in use."""
         unused = self.__dict__.get("_unused")
-        return None if unused is None else unused[0]()[0]
+        return None if unused is None else unused[0](self.name)[0]
 
 
 class ToolRegistry:
@@ -129,7 +129,7 @@ class ToolRegistry:
         paths = Paths()  # The same for all that are read at once: most of them lie in the same folders.
         places = partial(code_places, root=root, paths=paths)
         self._cache = ManifestCache(place.tools, cache, files, places)
-        self.facts: dict[str, Facts] = {}
+        self.facts = KnownFacts(Kept(None, b""), (), {})
         """The facts that are known of tools which may not have been built yet."""
         self.place, self.files = place, files
         """The files that manifests may be read from."""
@@ -146,8 +146,8 @@ class ToolRegistry:
         """Tools whose warnings are not in `_found` yet."""
         self._external: dict[str, BoundTool] = {}
         self._external_findings: dict[str, tuple[list[Diagnostic], Mapping[str, Sequence[Diagnostic]]]] = {}
-        self.marks: dict[str, Mark] = {}
-        """Tool name to a value that differs whenever the manifest was touched."""
+        self._marks: dict[str, Mark] = {}
+        self._kept_mark: Callable[[str], Mark] = lambda _: []
         self.found = 0
         """Changes whenever `faults` may do so."""
 
@@ -183,7 +183,7 @@ class ToolRegistry:
     def _know(self, bound: BoundTool) -> None:
         self._forget(bound.name)
         self.unchecked[bound.name] = self._external[bound.name] = bound
-        self.marks[bound.name] = []  # what it may touch can change without its file
+        self._marks[bound.name] = []  # what it may touch can change without its file
 
     def remove_external(self, name: str, *, quietly: bool = False) -> bool:
         """Take out such a tool; `quietly`, without calling listeners. Return True if it was in the list."""
@@ -191,7 +191,7 @@ class ToolRegistry:
         if was_listed:
             (self._toolset.drop_quietly if quietly else self._toolset.remove)(name)
         self._forget(name)
-        for known in (self.unchecked, self._external, self.marks):
+        for known in (self.unchecked, self._external, self._marks):
             known.pop(name, None)
         return was_listed
 
@@ -219,16 +219,22 @@ class ToolRegistry:
         loaded = self._cache.load()
         for finding in loaded.found:
             self._found.setdefault(self._name_of(finding), []).append(finding)
-        refused = self._refuse_conflicts([tool.name for tool in loaded.tools])
+        refused = self._refuse_conflicts(loaded.names)
+        self._marks, self._kept_mark, self.facts = loaded.marks, loaded.mark, loaded.facts
+        for name in refused:
+            self.facts.forget(name)
         with uncollected():
-            tools = [tool for tool in loaded.tools if tool.name not in refused]
-            bound = [_LazyBoundTool(tool.name, tool.make, self._make) for tool in tools]
-            self._toolset.add_all(bound)
-            self._tools = {one.name: one for one in bound}
-            self.unchecked |= self._tools
-            self.marks = {tool.name: tool.mark for tool in tools}
-            self.facts = {tool.name: tool.facts for tool in tools}
+            make, read = self._make, loaded.make
+            bound = {name: _LazyBoundTool(name, read, make) for name in loaded.names if name not in refused}
+            self._toolset.add_all(list(bound.values()))
+            self._tools = {**bound}
+            self.unchecked |= bound
         return loaded
+
+    def mark(self, name: str) -> Mark:
+        """Return a value that differs whenever the manifest was touched; empty if there is none."""
+        known = self._marks.get(name)
+        return self._kept_mark(name) if known is None else known
 
     def _refuse_conflicts(self, names: list[str]) -> set[str]:
         """Return the names that are the same for clients: nobody knows whose that name was until now."""
@@ -247,8 +253,8 @@ class ToolRegistry:
     def _conflict(self, name: str, other: str) -> Diagnostic:
         return name_conflict(str(self.place.tools / name / FILE_NAME), name, other)
 
-    def _make(self, read: _Read) -> BoundTool:
-        tool, document = read()
+    def _make(self, made: tuple[Tool, Document]) -> BoundTool:
+        tool, document = made
         # Positions are needed by the check alone.
         if tool.name in self.unchecked:
             self._documents[tool.name] = document
@@ -260,7 +266,7 @@ class ToolRegistry:
         known = bound.name in self._tools or bound.name in self._external
         (self._toolset.replace if known else self._toolset.add)(bound)
         self._tools[bound.name] = self.unchecked[bound.name] = bound
-        self.facts.pop(bound.name, None)
+        self.facts.forget(bound.name)
         self._documents.pop(bound.name, None)
 
     @property
@@ -309,7 +315,7 @@ class ToolRegistry:
         Each comes with the SHA-256 of its manifest, and with what it reads where that is all that it may.
         """
         lazy = (name for name in names if isinstance(self.unchecked.get(name), _LazyBoundTool))
-        return self._cache.listed({name: self.marks[name] for name in lazy})
+        return self._cache.listed({name: self.mark(name) for name in lazy})
 
     def check_all(self, but: Container[str] = ()) -> None:
         """Check all tools that are not checked yet."""
@@ -321,7 +327,7 @@ class ToolRegistry:
     def close(self) -> None:
         """Keep the results of checks for the next process."""
         with self._checking:
-            self._cache.save(self._tools.keys(), CHECKED_PART)
+            self._cache.close(self._tools.keys())
 
     def check(self, name: str) -> None:
         """Check a manifest in full, once; one with errors is taken out of the list. Safe for threads."""
@@ -339,7 +345,7 @@ class ToolRegistry:
         except ManifestError as error:
             self._refuse(name, diagnostics_of(error))
             return
-        mark = self.marks.get(name, [])
+        mark = self.mark(name)
         result = known = self._cache.check_result(name, mark)
         if result is None:
             # To find positions takes longer than to check, and a tool without findings needs none.
@@ -401,7 +407,7 @@ class ToolRegistry:
         self._mark(tool)
 
     def _mark(self, tool: Tool) -> None:
-        self.marks[tool.name] = [] if tool.source is None else new_mark_of(tool.source.path)
+        self._marks[tool.name] = [] if tool.source is None else new_mark_of(tool.source.path)
 
     def settle_marks(self) -> None:
         """Give manifests that were too new for it the mark that they have in other processes.
@@ -409,12 +415,12 @@ class ToolRegistry:
         Otherwise two processes write their common index of tools in turn, at each search.
         """
         # A mark of two parts is one of this process alone.
-        for name in [name for name, mark in self.marks.items() if len(mark) == 2]:
+        for name in [name for name, mark in self._marks.items() if len(mark) == 2]:
             with suppress(ManifestError):
                 tool = self.current(name)
                 if tool is not None and tool.source is not None:
                     settled = settled_mark_of(tool.source.path, tool.source.raw, self.files)
-                    self.marks[name] = settled or self.marks[name]
+                    self._marks[name] = settled or self._marks[name]
 
     def apply(self, reading: Reading, change: CatalogChange) -> None:
         """Put in what is on disk now. A manifest with errors leaves the tool of its name as it was."""
@@ -430,7 +436,7 @@ class ToolRegistry:
         elif tool is None:
             if old is not None:
                 del self._tools[name]
-                self.facts.pop(name, None)
+                self.facts.forget(name)
                 self.unchecked.pop(name, None)
                 self._toolset.remove(name)
                 change.removed.append(name)

@@ -158,7 +158,7 @@ class HotReload:
         """Read a manifest; None if it is the one in effect."""
         registry = self._registry
         folder = f"{registry.place.tools}/{name}"
-        good, mark = not registry.errors(name), registry.marks.get(name)
+        good, mark = not registry.errors(name), registry.mark(name)
         # The mark costs one look at the file; its content is read only where that differs.
         if good and mark and mark == mark_of(f"{folder}/{FILE_NAME}"):
             return None

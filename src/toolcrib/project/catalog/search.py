@@ -159,7 +159,7 @@ class Search:
     def _mark(self, sources: Sources, tool: ListedTool) -> Sequence[Any]:
         """Return the mark of a tool: the same in all processes that have it."""
         assert self._registry is not None
-        mark = self._registry.marks.get(tool.name) if tool.bundle == sources.own.id else None
+        mark = self._registry.mark(tool.name) if tool.bundle == sources.own.id else None
         if mark:
             return mark
         entry = self._entry(tool)

@@ -223,14 +223,14 @@ class Sources:
                 yield make(name, own, rows.get((source.name, name)))
 
     def _listed(self, source: ProjectSource, name: str, slug: str, switched: bool | None) -> ListedTool:
-        facts, mark = self._registry.facts.get(name), self._registry.marks.get(name)
-        is_lazy = facts is not None and bool(mark)
-        of = mark if is_lazy else self._toolset.get(name)
+        mark = self._registry.mark(name) if name in self._registry.facts else []
+        of = mark or self._toolset.get(name)
         known = self._known.get((source.name, name))
-        if known is not None and known[0] is of and known[1] == (slug, switched):
+        if known is not None and (known[0] is of or known[0] == mark) and known[1] == (slug, switched):
             return known[2]
         type_: ToolType = "native"
-        if facts is not None and mark:
+        if mark:
+            facts = self._registry.facts[name]
             kind, version, tags, changed = facts.kind, facts.version, tuple(facts.tags), mark[0]
         else:
             tool = self._toolset.get(name)

@@ -80,9 +80,9 @@ class ToolPrograms:
     def under(self, write: tuple[str, ...]) -> list[str]:
         """Return the programs that a tool could change which may write these real paths."""
         found = list(self._others) if write else []
-        # A copy: tools come and go while calls are made in other threads.
-        for name, facts in list(self._facts.items()) if write else ():
-            if any(_meet(place, grant) for place in facts.code for grant in write):
+        for name in self._facts if write else ():
+            facts = self._facts.get(name)  # Tools come and go while calls are made in other threads.
+            if facts is not None and any(_meet(place, grant) for place in facts.code for grant in write):
                 with suppress(ToolcribError):  # One that does not load runs nothing.
                     found.append(self._get(name))
         return [*programs_of(found, self._root), *self._fixed]

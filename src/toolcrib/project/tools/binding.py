@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -14,7 +14,7 @@ from toolcrib.core.toolset import Toolset
 from toolcrib.errors import ToolUnavailable
 from toolcrib.executors import Host
 from toolcrib.executors.workspace.grants import ClosedPlaces
-from toolcrib.manifest import DIALECTS, Facts, kind_of
+from toolcrib.manifest import DIALECTS, KnownFacts, kind_of
 from toolcrib.project.control.steps import ProjectSteps
 from toolcrib.project.integrity.programs import ToolPrograms, closed_folders, running_from, settled
 from toolcrib.project.preview import Preview
@@ -51,7 +51,7 @@ class Binder:
         self._connections: Connections | None = None
         self.servers: Callable[[], list[ServerSpec]] = list
         """Returns the MCP servers, whose programs no tool may write."""
-        self.facts: Callable[[], Mapping[str, Facts]] = dict
+        self.facts: Callable[[], KnownFacts]
         """Returns what is known of tools without building them."""
 
     def bind(self, tool: Tool, require: Callable[[str], None], seen: Observation | None) -> BoundTool:
@@ -128,9 +128,7 @@ class Binder:
         fixed = dict.fromkeys((*started, *settled(config, place)))
         granted = [one.permissions.write for one in others]
         granted += [one.permissions.write for one in servers]
-        written = dict.fromkeys(
-            path for one in (*granted, *(one.write for one in facts.values())) for path in one
-        )
+        written = dict.fromkeys(path for one in (*granted, facts.every("write")) for path in one)
         real = (os.path.realpath(os.path.join(root, path)) for path in written)
         closed = ClosedPlaces(
             programs=ToolPrograms(place.root, others, facts, toolset.get, tuple(fixed)).under,

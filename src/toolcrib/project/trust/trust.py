@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Literal, Protocol
 from toolcrib.core.context import Context
 from toolcrib.errors import ApprovalRequired, NotTrusted, ToolcribError
 from toolcrib.guard import POLICY, SETTINGS, Ledger, ToolDigest, Trusted, TrustedTexts
-from toolcrib.manifest import Facts
+from toolcrib.manifest import KnownFacts
 from toolcrib.manifest.kinds import is_function, is_served
 from toolcrib.manifest.touches import Touch, may_touch
 from toolcrib.project.config.settings import Config
@@ -313,14 +313,14 @@ class ProjectTrust:
 
     # -- what waits ----------------------------------------------------------------------------------
 
-    def unknown(self, names: Iterable[str], facts: Mapping[str, Facts]) -> tuple[list[str], list[str]]:
+    def unknown(self, names: Iterable[str], facts: KnownFacts) -> tuple[list[str], list[str]]:
         """Return the tools of which no version is trusted: those that certainly wait for it, and the rest."""
         known = self.ledger.known()
         waiting: list[str] = []
         unsure: list[str] = []
         for name in names:
             if (f"tool:{name}", "project") not in known:
-                touches = () if self.whole or name not in facts else facts[name].touches
+                touches = () if self.whole or name not in facts else facts.touches(name)
                 (unsure if _ASKING.isdisjoint(touches) else waiting).append(name)
         return waiting, unsure
 

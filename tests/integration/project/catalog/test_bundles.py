@@ -27,8 +27,8 @@ from toolcrib.errors import (
     ToolUnavailable,
     UsageError,
 )
-from toolcrib.project import McpCatalog
 from toolcrib.project.catalog.bundles import Wish
+from toolcrib.project.mcp_catalog import McpCatalog
 from toolcrib.spec.identifier import new_id
 
 CITY = {"type": "object", "properties": {"city": {"type": "string", "description": "City."}}}

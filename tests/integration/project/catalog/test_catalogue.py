@@ -25,8 +25,8 @@ from tests.postgres import PostgresProcess
 from toolcrib import Project, Toolset
 from toolcrib.bundles import BundleBody, Store, ToolBody
 from toolcrib.errors import InvalidInput
-from toolcrib.project import McpCatalog
 from toolcrib.project.catalog.bundles import Wish
+from toolcrib.project.mcp_catalog import McpCatalog
 from toolcrib.spec import Caller
 from toolcrib.spec.identifier import new_id
 from toolcrib.state import Vault

@@ -19,7 +19,8 @@ from mcp.client import Client as McpClient
 from tests.crib import Crib
 from tests.mcp_servers import RAW, mount, trust_offered
 from toolcrib.errors import CapabilityMissing, InputRequired
-from toolcrib.project import McpCatalog, Project
+from toolcrib.project import Project
+from toolcrib.project.mcp_catalog import McpCatalog
 from toolcrib.serve.mcp.connection import Connection
 from toolcrib.serve.mcp.settings import ServerSettings
 from toolcrib.spec import Call, CallSession, Result

@@ -13,7 +13,8 @@ from toolcrib.errors import ManifestError
 from toolcrib.manifest import DIALECTS, Diagnostic, check_tool, diagnostics_of, failure, read_dialect
 from toolcrib.manifest.dialects.vega import form
 from toolcrib.spec import BuiltinExec, CommandExec, FileExec, HttpExec, Network, Permissions, Tool
-from toolcrib.template import Namespaces, Values, parse, parse_query, render_query, render_value
+from toolcrib.template import Namespaces, Values, parse, render_value
+from toolcrib.template.url import parse_query, render_query
 
 SLACK = """\
 # tools/definitions/send_slack.yaml

@@ -94,16 +94,17 @@ def command(
         found = import_document(
             document, secrets=names, bind=bind, progress=lambda number: say(f"({number:,} operations)"), **how
         )
-    seconds = time.perf_counter() - started
     if how["only"] and not found.operations:
         raise NotFoundError(
             f"no operation of {source} gives a tool named {' or '.join(how['only'])}",
             hint="To see all names: --list in place of --only.",
         )
-    drafts = new_manifests(found, source)
     written = []
-    if place is not None:
-        written = write_manifests(drafts, require_inside(place.root, place.tools), replace=replace)
+    with waiting("making manifests") as say:
+        drafts = new_manifests(found, source, lambda number: say(f"({number:,} of {len(found.tools):,})"))
+        if place is not None:
+            written = write_manifests(drafts, require_inside(place.root, place.tools), replace=replace)
+    seconds = time.perf_counter() - started
     if as_json:
         paths = [str(path) for path in written]
         print_json({**found.as_json(), "seconds": round(seconds, 3), "written": paths})

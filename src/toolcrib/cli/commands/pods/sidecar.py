@@ -20,6 +20,11 @@ from toolcrib.spec import LEVELS, Level
 @click.option(
     "--workspace", help="The folder of the commands (default: /workspace if it exists, else this one)."
 )
+@click.option(
+    "--own-workspace",
+    is_flag=True,
+    help="Only the agent uses the workspace: commands may also write .git, AGENTS.md and the like there.",
+)
 @click.option("--read", multiple=True, help="A folder or file that commands may read; repeat for more.")
 @click.option(
     "--network", help="Hosts that commands may reach, as `a.example,b.example`; `public` or `host` for more."
@@ -38,6 +43,7 @@ def command(
     ipc: str,
     targets: tuple[str, ...],
     workspace: str | None,
+    own_workspace: bool,
     read: tuple[str, ...],
     network: str | None,
     env: tuple[str, ...],
@@ -61,7 +67,12 @@ def command(
     ways = {None: False, "public": True, "host": "host"}
     way = ways[network] if network in ways else {"allow": str(network).split(",")}
     box = Box(
-        os.path.abspath(folder), tuple(map(os.path.abspath, read)), Network.parse(way), env, sandbox_minimum
+        os.path.abspath(folder),
+        tuple(map(os.path.abspath, read)),
+        Network.parse(way),
+        env,
+        sandbox_minimum,
+        own_workspace,
     )
 
     async def serve() -> None:

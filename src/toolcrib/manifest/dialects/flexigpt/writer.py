@@ -11,7 +11,9 @@ from toolcrib.manifest.dialects.flexigpt.dialect import BASE_MS
 from toolcrib.manifest.native.writer import manifest_of
 from toolcrib.manifest.requests import with_auth_written
 from toolcrib.spec import FunctionExec, HttpExec, Retry, Tool
-from toolcrib.template import Namespaces, TextTemplate, literal_text, parse_query, spell
+from toolcrib.template import Namespaces, TextTemplate, literal_text
+from toolcrib.template.respelling import spell
+from toolcrib.template.url import parse_query
 
 
 def in_terms(tool: Tool) -> Tool:

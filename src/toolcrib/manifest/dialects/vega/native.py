@@ -7,7 +7,8 @@ from dataclasses import replace
 from toolcrib.errors import ManifestError
 from toolcrib.manifest.dialects.base import respelled
 from toolcrib.spec import BuiltinExec, CommandExec, Tool
-from toolcrib.template import Namespaces, parse_conditional, respell, spell
+from toolcrib.template import Namespaces, parse_conditional
+from toolcrib.template.respelling import respell, spell
 
 
 def native_terms(tool: Tool) -> Tool:

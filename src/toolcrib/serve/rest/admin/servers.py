@@ -66,7 +66,7 @@ class ServerList(Struct, kw_only=True):
 
 
 class ServerEntry(Body, kw_only=True):
-    """A server to add to `.mcp.json`."""
+    """A server to add to `.mcp.json`, or without `command` and `url` one that is there already."""
 
     name: str
     command: list[str] = field(default_factory=list)
@@ -75,11 +75,12 @@ class ServerEntry(Body, kw_only=True):
     """The address of a remote server."""
     env: dict[str, str] = field(default_factory=dict)
     """Variables of the program; `${NAME}` in a value is a secret."""
-    hosts: list[str] = field(default_factory=list)
+    hosts: list[str] | UnsetType = UNSET
     """The hosts that it may reach; `*` is every public one."""
-    read: list[str] = field(default_factory=list)
+    read: list[str] | UnsetType = UNSET
     """Paths that it may read, besides those in its command."""
-    write: list[str] = field(default_factory=list)
+    write: list[str] | UnsetType = UNSET
+    """With one of these three, a server that is there already gets them in place of its own."""
     trust: str | UnsetType = UNSET
     """`digest` of the server as a person has seen it. Without it nothing is added."""
 
@@ -101,7 +102,7 @@ class ServerRemoved(Struct, kw_only=True):
 
 
 class WatchedServer(Struct, kw_only=True):
-    """One session of a server that is not added."""
+    """One session of a server that was started for it alone."""
 
     tools: list[str]
     """The names of the tools that it listed."""
@@ -153,7 +154,7 @@ def list_servers(request: RestRequest) -> Answer:
     located=True,
 )
 async def add_server(request: RestRequest) -> Answer:
-    """Add an MCP server to `.mcp.json`, start it and trust the tools that it lists.
+    """Add an MCP server to `.mcp.json` or change it, start it and trust the tools that it lists.
 
     Without `trust` the answer says what would be started and what it may use. Only the session of a person
     does it, never a token.
@@ -177,7 +178,7 @@ async def add_server(request: RestRequest) -> Answer:
     body=ServerEntry,
 )
 async def watch_server(request: RestRequest) -> Answer:
-    """Start a server once, observed, with what it may use, and list its tools. Nothing is added.
+    """Start a server once, observed, with what it may use, and list its tools. Nothing is added or changed.
 
     The grants of the answer go to `hosts`, `read` and `write` of an entry. It needs `trust`, and only the
     session of a person does it, never a token.
@@ -197,10 +198,16 @@ async def watch_server(request: RestRequest) -> Answer:
 async def _trusted(request: RestRequest, body: ServerEntry) -> NewServer:
     """Return the server of an entry, as a person has seen it if there is `trust`."""
     require_person(request, "add a server", "A person can: toolcrib servers add NAME -- COMMAND")
-    url = None if body.url is UNSET else body.url
-    entry = entry_of(body.command, url, body.env, body.hosts, files=bool(body.read or body.write))
     project = request.services.project
-    new = await run_in_threadpool(NewServer.of, project, body.name, entry, body.read, body.write)
+    hosts, read, write = body.hosts or [], body.read or [], body.write or []
+    if body.command or body.url or body.env:
+        url = None if body.url is UNSET else body.url
+        entry = entry_of(body.command, url, body.env, hosts, files=bool(read or write))
+        new = await run_in_threadpool(NewServer.of, project, body.name, entry, read, write)
+    else:
+        same = body.hosts is body.read is body.write is UNSET
+        given = None if same else {"hosts": hosts, "read": read, "write": write}
+        new = await run_in_threadpool(NewServer.again, project, body.name, given)
     if body.trust not in (UNSET, new.digest):
         raise ConflictError(f"what {body.name} would start has just changed", hint="Look at it again.")
     return new
