@@ -157,7 +157,7 @@ def measure(setting: Setting) -> Iterator[Table]:
         (Row("import_document", Reach(5, WALL)), lambda: _import(document, count)),
         (Row("toolcrib import openapi", Reach(5, WALL)), lambda: _command(document)),
     ]
-    for _ in range(1 if setting.quick else 3):
+    for _ in range(1 if setting.quick else 2):
         for row, work in cases:
             began = _processor()
             work()

@@ -31,7 +31,10 @@ PARTS = {
 
 
 def main() -> None:
-    """Measure the part and write its tables as JSON, a line each as soon as it is whole."""
+    """Measure the part and write its tables as JSON, a line each as soon as it is whole.
+
+    An empty line shows that a part goes on whose table takes long.
+    """
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("name", choices=PARTS)
     parser.add_argument("output", type=Path)
@@ -39,10 +42,10 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--peers", action="store_true")
     args = parser.parse_args()
-    measure: Callable[[Setting], Iterable[Table]] = find(PARTS[args.name], "measure")
+    measure: Callable[[Setting], Iterable[Table | None]] = find(PARTS[args.name], "measure")
     with args.output.open("w", encoding="utf-8") as file:
         for table in measure(Setting(args.quick, args.peers, args.folder)):
-            print(json.dumps(table.json()), file=file, flush=True)
+            print(json.dumps(table.json()) if table else "", file=file, flush=True)
 
 
 if __name__ == "__main__":

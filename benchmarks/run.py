@@ -28,7 +28,7 @@ from benchmarks.part import PARTS  # noqa: E402 - the path comes first
 from benchmarks.table import Table, verdicts  # noqa: E402 - the path comes first
 
 STALLED_S = 600
-"""A part that finishes no table in this time hangs, on the slowest machine too."""
+"""A part that finishes nothing in this time hangs, on the slowest machine too."""
 
 
 def main() -> int:
@@ -120,7 +120,7 @@ def measured(
             failure = _failure(process, output)
         finally:
             _end(process)
-        lines = output.read_text(encoding="utf-8").splitlines()
+        lines = filter(None, output.read_text(encoding="utf-8").splitlines())
         return [Table.of(json.loads(one)) for one in lines], failure
 
 
@@ -132,7 +132,7 @@ def _failure(process: subprocess.Popen[bytes], output: Path) -> str | None:
             status = process.wait(STALLED_S)
         except subprocess.TimeoutExpired:
             if output.stat().st_size == before:
-                return f"it finished no table in {STALLED_S} s"
+                return f"it did not go on for {STALLED_S} s"
         else:
             return f"it ended with status {status}; standard error says why" if status else None
 

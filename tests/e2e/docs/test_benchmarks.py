@@ -102,6 +102,15 @@ def test_the_row_furthest_from_its_reach_comes_first() -> None:
     assert "| Call: far |" in list(headlines([Table("Call", "s", rows)], ["near"]))[-1]
 
 
+def test_a_row_that_misses_says_why() -> None:
+    rows = [Row("orjson.loads of each file", seconds=[0.1]), Row("toolcrib import openapi", Reach(5, WALL))]
+    table = Table("OpenAPI: 4,000 operations", "s", rows)
+    for seconds, said in ((9.0, True), (4.0, False)):
+        rows[1].seconds = [seconds]
+        for text in (table.markdown(), "\n".join(verdicts([table])), "\n".join(headlines([table], []))):
+            assert ("check each manifest" in text) is said, text
+
+
 def test_a_folder_of_openapi_documents(tmp_path: Path) -> None:
     operations: dict[str, Any] = {"/a": {"get": {}}, "/b": {"trace": {}}}
     document = {"openapi": "3.0.0", "info": {"title": "T", "version": "1"}, "paths": operations}
