@@ -6,7 +6,7 @@ import json
 import re
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import FilePayload, Page, expect
 
 from tests.browser import DESK, PHONE
 from tests.e2e.page.conftest import Open
@@ -108,7 +108,7 @@ def test_the_form_has_choices_files_maps_and_null(opened: Open, server: HttpServ
     expect(chosen.locator("option:checked")).to_have_text("dog")
     page.locator("#args_day__anyof_select").select_option("string (date)")
     page.locator("#args_day").fill("2026-11-30")
-    photo = {"name": "a.png", "mimeType": "image/png", "buffer": b"hello"}
+    photo: FilePayload = {"name": "a.png", "mimeType": "image/png", "buffer": b"hello"}
     page.get_by_label("photo").set_input_files(photo)
     expect(page.get_by_text("8 characters of it are sent")).to_be_visible()
     ages = page.get_by_role("group", name="ages")
