@@ -11,11 +11,17 @@ from playwright.sync_api import Page, expect
 from tests.browser import DESK, PHONE, Opened, chromium
 from tests.filled import filled
 
+SHORT = ("tools", "found", "audit")
 OUT = Path(__file__).resolve().parent.parent / "build" / "screenshots"
 PAGES = ("approvals", "runs", "audit", "chat")
 MAKING = ("new", "import", "trash")
-OPERATIONS = ("usage", "servers", "secrets", "tokens", "policy", "workers", "machine")
-LOOKS = {"light": ("light", DESK), "dark": ("dark", DESK), "phone": ("light", PHONE)}
+OPERATIONS = ("usage", "servers", "secrets", "tokens", "policy", "workers", "messages", "machine")
+LOOKS = {
+    "light": ("light", DESK, "en"),
+    "dark": ("dark", DESK, "en"),
+    "phone": ("light", PHONE, "en"),
+    "german": ("dark", PHONE, "de"),
+}
 
 
 def tool_path(opened: Opened, name: str) -> str:
@@ -36,12 +42,14 @@ def main() -> None:
         Path(folder, "settings.yml").write_text("{}")
         os.environ.update(TOOLCRIB_DATA=f"{folder}/data", TOOLCRIB_CONFIG=f"{folder}/settings.yml")
         with filled(Path(folder) / "shop") as server, chromium() as browser:
-            for look, (scheme, size) in LOOKS.items():
-                opened = Opened(browser, server, size=size, color_scheme=scheme)
+            for look, (scheme, size, language) in LOOKS.items():
+                opened = Opened(browser, server, size=size, color_scheme=scheme, locale=language)
                 opened.log_in()
                 forecast, refund = (tool_path(opened, name) for name in ("weather_forecast", "orders_refund"))
-                query = "/runs?agent=workflow:closing"
-                workflow = server.send("GET", query).json["runs"][0]["id"]
+                workflow, run = (
+                    server.send("GET", f"/runs?agent={name}").json["runs"][0]["id"]
+                    for name in ("workflow:closing", "helper")
+                )
                 pages = {
                     "tools": ("/tools", ".row"),
                     "found": ("/tools?q=order", ".row"),
@@ -51,12 +59,13 @@ def main() -> None:
                     **{name: (f"/tools/{name}", "main h1") for name in MAKING},
                     **{name: (f"/operations/{name}", "main h1") for name in OPERATIONS},
                     "workflow": (f"/runs/{workflow}", ".step-box"),
+                    "run": (f"/runs/{run}", ".timeline"),
                 }
                 for name, (path, shown) in pages.items():
                     opened.go(path)
                     opened.page.locator(shown).first.wait_for()
                     settled(opened.page)
-                    opened.page.screenshot(path=OUT / f"{name}-{look}.png", full_page=name == "tool")
+                    opened.page.screenshot(path=OUT / f"{name}-{look}.png", full_page=name not in SHORT)
                 opened.page.keyboard.press("Control+k")
                 opened.page.get_by_role("dialog").wait_for()
                 opened.page.keyboard.type("stock")

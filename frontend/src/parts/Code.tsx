@@ -22,5 +22,5 @@ export function Code({ text, label, className }: { text: string; label?: string;
 
 /** A value within a line, or below it if it is long. */
 export function Value({ text }: { text: string }) {
-  return text.length > SHORT ? <Code text={text} /> : <code>{plain(text)}</code>;
+  return text.length > SHORT || text.includes("\n") ? <Code text={text} /> : <code>{plain(text)}</code>;
 }

@@ -1,7 +1,7 @@
 /** Small parts that every page uses. */
 
-import { type ComponentProps, type ReactNode, useId, useState } from "react";
-import { ago, exact } from "../text";
+import { type ComponentProps, type ReactNode, useEffect, useEffectEvent, useId, useState } from "react";
+import { ago, exact, t } from "../text";
 import { plain } from "./json";
 
 export function Icon({ path }: { path: string }) {
@@ -21,6 +21,25 @@ export function Button({ look = "", className = "", ...more }: ButtonProps) {
 
 export function Badge({ tone = "", children }: { tone?: "" | "good" | "warn" | "bad"; children: ReactNode }) {
   return <span className={`badge ${tone}`}>{children}</span>;
+}
+
+/** The time until a moment, which runs down. */
+export function Left({ moment, ended }: { moment: string; ended: () => void }) {
+  const [now, setNow] = useState(Date.now);
+  const left = Math.ceil((Date.parse(moment) - now) / 1000);
+  const isOver = left <= 0;
+  const over = useEffectEvent(ended);
+  useEffect(() => {
+    if (isOver) return over();
+    const timer = setInterval(() => setNow(Date.now()), 1000);
+    return () => clearInterval(timer);
+  }, [isOver]);
+  if (isOver) return t("approvals.expired");
+  return (
+    <time dateTime={moment} title={exact(moment)}>
+      {left > 3600 ? ago(moment) : t("approvals.left", { time: `${Math.floor(left / 60)}:${String(left % 60).padStart(2, "0")}` })}
+    </time>
+  );
 }
 
 export function When({ moment }: { moment: string }) {
@@ -71,11 +90,13 @@ export function Bullets({ of, className = "bullets" }: { of: readonly string[]; 
   );
 }
 
+type FoldProps = { title: string; className?: string; open?: boolean; children: () => ReactNode };
+
 /** What is made only when a person opens it. */
-export function Fold({ title, className, children }: { title: string; className?: string; children: () => ReactNode }) {
-  const [open, setOpen] = useState(false);
+export function Fold({ title, className, open: first = false, children }: FoldProps) {
+  const [open, setOpen] = useState(first);
   return (
-    <details className={className} onToggle={(event) => setOpen(event.currentTarget.open)}>
+    <details className={className} open={open} onToggle={(event) => setOpen(event.currentTarget.open)}>
       <summary>{title}</summary>
       {open && children()}
     </details>

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser import PHONE
+from tests.browser import DESK, PHONE
 from tests.crib import Crib
 from tests.e2e.page.conftest import Open
 from tests.http_server import HttpServerProcess, http_server
@@ -20,6 +21,22 @@ AGENT = {
     "tools": ["greet"],
     "script": [{"calls": [{"tool": "greet", "arguments": {"c": "echo hi"}}]}, {"text": "I said {{result}}"}],
 }
+ASKS = {
+    "name": "asks",
+    "model": "scripted",
+    "tools": ["look"],
+    "script": [{"calls": [{"tool": "look", "arguments": {"c": "echo again"}}]}, {"text": "Seen."}],
+}
+WAITS = {
+    "name": "waits",
+    "model": "scripted",
+    "tools": ["linger"],
+    "script": [
+        {"calls": [{"tool": "linger", "arguments": {"c": "until [ -e flags/go ]; do sleep 0.1; done"}}]},
+        {"text": "It came."},
+    ],
+}
+RULE = {"name": "lent", "effect": "ask", "tools": ["lend"]}
 HOSTILE = "echo \u202e<script>document.title='x'</script>"
 
 
@@ -28,15 +45,24 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServerProce
     crib = Crib(tmp_path_factory.mktemp("deciding") / "project")
     crib.shell("greet", description="Greets whom you name.")
     crib.shell("look", description="Looks around.", approval={"required": True, "reason": "It looks."})
-    crib.write(".toolcrib/agents/helper.yml", json.dumps(AGENT))
+    crib.shell("lend", description="Lends.")
+    crib.shell("linger", description="Waits for a file.", permissions={"fs": {"read": ["flags"]}})
+    crib.write("flags/.keep", "")
+    for agent in (AGENT, ASKS, WAITS):
+        crib.write(f".toolcrib/agents/{agent['name']}.yml", json.dumps(agent))
+    crib.write(".toolcrib/config.yml", f"policy:\n  rules:\n  - {json.dumps(RULE)}\n")
     with http_server(crib.root) as running:
         crib.shell("late", description="Came after trust.")
         yield running
 
 
-def ask(server: HttpServerProcess, text: str, token: str = "") -> str:
+def ask(server: HttpServerProcess, text: str, token: str = "", tool: str = "look") -> str:
     body, later = {"args": {"c": text}}, {"Prefer": "respond-async"}
-    return str(server.send("POST", "/tools/invoke/look", body, later, token=token).json["callId"])
+    return str(server.send("POST", f"/tools/invoke/{tool}", body, later, token=token).json["callId"])
+
+
+def begin(server: HttpServerProcess, agent: str, **more: Any) -> Any:
+    return server.send("POST", "/runs", {"agent": agent, "prompt": "Begin", **more}).json
 
 
 def result(server: HttpServerProcess, call: str) -> Any:
@@ -126,6 +152,8 @@ def test_what_waits_for_trust_is_shown_and_trusted(opened: Open) -> None:
     page = opened().log_in("/approvals")
     inbox = page.get_by_role("region", name="Waiting for trust")
     expect(inbox.get_by_text("late", exact=True)).to_be_visible()
+    inbox.get_by_text("Manifest and code").click()
+    expect(inbox.locator("pre")).to_contain_text("Came after trust.")
     inbox.get_by_role("button", name="Trust late").click()
     inbox.get_by_role("button", name="Trust late").click()  # It asks once more.
     expect(inbox.get_by_text("Nothing waits for trust.")).to_be_visible()
@@ -158,3 +186,127 @@ def test_the_audit_log_is_filtered_and_saved(opened: Open, server: HttpServerPro
         page.get_by_role("button", name="as JSONL").click()
     lines = [json.loads(one) for one in saving.value.path().read_text().splitlines()]
     assert {one["fields"]["name"] for one in lines} == {"greet"}
+
+
+@pytest.mark.parametrize(
+    ("scope", "tool", "other"),
+    [("arguments", "look", "echo kept"), ("rule", "lend", "echo else")],
+    ids=["these arguments", "the rule"],
+)
+def test_a_decision_counts_for_later_calls(
+    opened: Open, server: HttpServerProcess, scope: str, tool: str, other: str
+) -> None:
+    first = ask(server, "echo kept", tool=tool)
+    page = opened().log_in("/approvals")
+    card = request(page, "echo kept")
+    card.get_by_label("For").select_option(scope)
+    card.get_by_role("button", name="Approve").click()
+    expect(card).to_have_count(0)
+    for call in (first, ask(server, other, tool=tool)):
+        server.send("GET", f"/tools/calls/{call}/events")  # Until its end.
+        assert result(server, call)["status"] == "ok"
+
+
+def test_a_decision_counts_for_its_session_alone(opened: Open, server: HttpServerProcess) -> None:
+    run = begin(server, "asks")
+    page = opened().log_in("/approvals")
+    card = request(page, "echo again")
+    card.get_by_label("For").select_option("session")
+    card.get_by_role("button", name="Approve").click()
+    expect(card).to_have_count(0)
+    for one in (run, begin(server, "asks", sessionId=run["sessionId"])):
+        server.send("GET", f"/runs/{one['id']}/events")  # Until its end.
+        assert server.send("GET", f"/runs/{one['id']}").json["state"] == "done"
+    begin(server, "asks")
+    expect(card).to_be_visible()
+    card.get_by_role("button", name="Deny").click()
+    expect(card).to_have_count(0)
+
+
+def test_the_time_for_a_decision_runs_down(opened: Open, server: HttpServerProcess) -> None:
+    ask(server, "echo soon")
+    page = opened().page.context.new_page()
+    page.clock.install()
+    page.goto(server.person_link())
+    page.get_by_role("link", name="Approvals").click()
+    card = request(page, "echo soon")
+    expect(card).to_contain_text("expires in 7 days")
+    page.clock.fast_forward((7 * 24 * 3600 - 90) * 1000)
+    expect(card).to_contain_text(re.compile(r"expires in 1:\d\d"))
+    page.clock.fast_forward(100_000)
+    expect(card).to_contain_text("expired")
+    card.get_by_role("button", name="Deny").click()
+    expect(card).to_have_count(0)
+
+
+def test_by_keyboard_alone_a_call_is_approved_and_its_run_followed(
+    opened: Open, server: HttpServerProcess
+) -> None:
+    run = begin(server, "asks")["id"]
+    page = opened().log_in()
+    keys = page.keyboard
+
+    def reach(role: Any, name: str) -> None:
+        wanted = page.get_by_role(role, name=name, exact=True).first
+        wanted.wait_for()
+        for _ in range(60):
+            if wanted.evaluate("one => one === document.activeElement"):
+                break
+            keys.press("Tab")
+        expect(wanted).to_be_focused()
+        keys.press("Enter")
+
+    keys.press("Control+k")
+    expect(page.get_by_role("dialog").get_by_role("combobox")).to_be_focused()
+    keys.type("Approv")
+    page.get_by_role("option", name="Approvals").wait_for()
+    keys.press("Enter")
+    reach("button", "Approve")
+    expect(page.get_by_text("look was approved")).to_be_visible()
+    reach("link", "Runs")
+    reach("link", "asks")
+    expect(page).to_have_url(re.compile(run))
+    expect(page.get_by_role("heading", name="asks")).to_contain_text("done")
+    expect(page.get_by_role("region", name="Timeline")).to_contain_text("waiting for a person")
+
+
+def test_runs_are_filtered_cancelled_and_retried(opened: Open, server: HttpServerProcess) -> None:
+    begin(server, "waits", variables={})
+    page = opened().log_in("/runs?state=running")
+    page.get_by_label("Tool").fill("linger")
+    page.get_by_label("From").fill("2020-01-01")
+    expect(page).to_have_url(re.compile("tool=linger&since=2020-01-01"))
+    page.get_by_role("link", name="waits").wait_for()
+    page.get_by_role("button", name="Cancel all that match").click()
+    page.get_by_role("dialog").get_by_role("button", name="Cancel 1 run").click()
+    expect(page.get_by_text("1 run was changed.")).to_be_visible()
+    expect(page.get_by_text("No run matches")).to_be_visible()
+    page.get_by_label("State").select_option("cancelled")
+    page.get_by_role("link", name="waits").click()
+    heading = page.get_by_role("heading", name="waits")
+    expect(heading).to_contain_text("cancelled")
+    page.get_by_role("button", name="Retry").click()
+    expect(heading).to_contain_text("running")
+    page.get_by_role("button", name="Cancel").click()
+    expect(heading).to_contain_text("cancelled")
+
+
+@pytest.mark.parametrize(
+    ("scheme", "size", "language"), [("light", DESK, "de"), ("dark", PHONE, "pseudo")], ids=["desk", "phone"]
+)
+def test_the_pages_are_accessible_and_fit(
+    opened: Open, server: HttpServerProcess, scheme: str, size: tuple[int, int], language: str
+) -> None:
+    call = ask(server, HOSTILE)
+    run = begin(server, "helper")["id"]
+    server.send("GET", f"/runs/{run}/events")  # Until its end.
+    browser = opened(color_scheme=scheme, size=size)
+    browser.context.add_init_script(f"localStorage.setItem('toolcrib.language', '{language}')")
+    page = browser.log_in("/approvals")
+    for path in ("/approvals", "/runs", f"/runs/{run}", "/audit"):
+        browser.go(path)
+        expect(page.locator(".loading")).to_have_count(0)
+        page.evaluate("document.querySelectorAll('#main details').forEach(one => { one.open = true })")
+        expect(page.locator(".loading")).to_have_count(0)
+        nothing_wrong(browser)
+    server.send("DELETE", f"/tools/calls/{call}")

@@ -216,6 +216,17 @@ def test_a_dead_letter_is_found_and_sent_again(opened: Open, server: HttpServerP
     expect(row.last).to_contain_text("sent again")
 
 
+def test_a_call_that_nobody_can_serve_is_named(opened: Open) -> None:
+    waits = {"tool": "far", "ready": 3, "waitsS": 90, "served": False}
+    queue = {"ready": 3, "running": 0, "waiting": 0, "tools": [waits]}
+    browser = opened()
+    browser.context.route("**/queue", lambda route: route.fulfill(json=queue))
+    page = browser.log_in("/operations/workers")
+    line = page.get_by_role("listitem").filter(has_text="far")
+    expect(line).to_contain_text("nobody can run it")
+    expect(line).to_contain_text("90 s")
+
+
 def test_a_decision_is_explained_and_a_rule_is_tried_on_past_calls_and_added(opened: Open) -> None:
     page = opened().log_in("/operations/policy")
     expect(page.get_by_role("region", name="Rules in force")).to_contain_text("Not from outside.")

@@ -1,12 +1,12 @@
-import { useQuery } from "@tanstack/react-query";
+import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { api, data, type Schemas } from "../../api/client";
 import { useAction } from "../../parts/action";
-import { Code } from "../../parts/Code";
+import { Code, Value } from "../../parts/Code";
 import { Choice, Line } from "../../parts/fields";
 import { plain, readObject } from "../../parts/json";
 import { announce } from "../../parts/notices";
-import { Badge, Button, Fold, When } from "../../parts/small";
+import { Badge, Button, Fold, Left, Pairs, When } from "../../parts/small";
 import { t } from "../../text";
 import { Facts } from "./Facts";
 
@@ -25,6 +25,7 @@ function One({ request, group }: { request: Approval; group: Approval[] }) {
   const [edited, setEdited] = useState<string | null>(null);
   const [scope, setScope] = useState<NonNullable<Scope>>("once");
   const [note, setNote] = useState("");
+  const client = useQueryClient();
   const callers = [...new Set(group.map(({ caller }) => caller))];
   const read = edited === null ? null : readObject(edited);
   const wrong = read !== null && !("value" in read);
@@ -41,7 +42,7 @@ function One({ request, group }: { request: Approval; group: Approval[] }) {
         <h2>{request.tool}</h2>
         {group.length > 1 && <Badge tone="warn">{t("approvals.identical", { n: group.length })}</Badge>}
         <span className="muted">
-          {t("approvals.expires")} <When moment={request.expiresAt} />
+          {t("approvals.expires")} <Left moment={request.expiresAt} ended={() => void client.invalidateQueries()} />
         </span>
       </div>
       <p>{plain(request.reason)}</p>
@@ -53,7 +54,7 @@ function One({ request, group }: { request: Approval; group: Approval[] }) {
         ))}
       </p>
       {edited === null ? (
-        <Code label={t("recipe.arguments")} text={own} />
+        <Pairs of={prettyOf(request.arguments)} />
       ) : (
         <>
           <textarea
@@ -67,7 +68,14 @@ function One({ request, group }: { request: Approval; group: Approval[] }) {
           {wrong && <p className="wrong">{t("test.json.object")}</p>}
         </>
       )}
-      <Fold title={t("approvals.more")}>{() => <Details id={request.id} />}</Fold>
+      <Fold title={t("approvals.more")}>
+        {() => (
+          <div className="stack">
+            <Code label={t("test.json")} text={JSON.stringify(request.arguments)} />
+            <Details id={request.id} />
+          </div>
+        )}
+      </Fold>
       <div className="stack">
         <div className="fields">
           <Line label={t("approvals.note")} value={note} change={setNote} />
@@ -83,6 +91,15 @@ function One({ request, group }: { request: Approval; group: Approval[] }) {
       </div>
     </li>
   );
+}
+
+/** Return the arguments as a person reads them: texts as they are, other values as JSON. */
+function prettyOf(given: Approval["arguments"]) {
+  const shown = Object.entries(given).map(([name, value]) => {
+    const text = typeof value === "string" && value !== "" ? value : JSON.stringify(value, null, 2);
+    return [plain(name), <Value key={name} text={text} />];
+  });
+  return Object.fromEntries(shown);
 }
 
 type Decision =

@@ -1,24 +1,26 @@
 import { useQuery } from "@tanstack/react-query";
-import { api, data } from "../../api/client";
+import { api, data, type Schemas } from "../../api/client";
 import { useAction } from "../../parts/action";
 import { DiffLines } from "../../parts/DiffLines";
 import { plain } from "../../parts/json";
-import { Badge, Bullets } from "../../parts/small";
+import { Badge, Bullets, Fold } from "../../parts/small";
 import { Shown } from "../../parts/states";
 import { Sure } from "../../parts/Sure";
 import { t } from "../../text";
+import { groupsBy } from "./diff";
+
+type Waiting = Schemas["ToolTrust"];
 
 /** Settings and tools that wait for trust, with what they may do and what has changed. */
 export function TrustInbox() {
   const trust = useQuery({ queryKey: ["trust"], queryFn: () => data(api.GET("/trust")) });
-  const give = useAction((tools: Record<string, string>) => data(api.POST("/trust", { body: { tools } })));
   return (
     <section className="stack" aria-labelledby="trust">
       <h2 id="trust">{t("trust.title")}</h2>
       <Shown query={trust}>
         {({ waiting, tools }) => {
-          const waits = tools.filter((tool) => tool.waits);
-          if (waiting.length + waits.length === 0) return <p className="muted">{t("trust.none")}</p>;
+          const groups = groupsBy(tools.filter(({ waits }) => waits), ({ reasons }) => reasons);
+          if (waiting.length + groups.length === 0) return <p className="muted">{t("trust.none")}</p>;
           return (
             <>
               {waiting.length > 0 && <p className="muted">{t("trust.how")}</p>}
@@ -28,26 +30,49 @@ export function TrustInbox() {
                     <code>{key}</code> <span>{plain(allows)}</span>
                   </li>
                 ))}
-                {waits.map((tool) => (
-                  <li key={tool.name} className="row stack">
-                    <p className="line">
-                      <strong>{tool.name}</strong> <Badge tone="warn">{t(`trust.${tool.status === "new" ? "new" : "changed"}`)}</Badge>
-                      <Sure label={t("trust.give", { name: tool.name })} disabled={give.isPending} act={() => give.mutate({ [tool.name]: tool.digest })} />
-                    </p>
-                    <Bullets of={[...new Set([...tool.touches, ...tool.reasons])]} />
-                    {tool.diff !== "" && (
-                      <details>
-                        <summary>{t("trust.diff")}</summary>
-                        <DiffLines text={tool.diff} />
-                      </details>
-                    )}
-                  </li>
-                ))}
               </ul>
+              {groups.map((group) => (
+                <Group key={group[0]?.name} group={group} />
+              ))}
             </>
           );
         }}
       </Shown>
     </section>
+  );
+}
+
+/** Tools that may change or reach the same: trusted together, or one by one. */
+function Group({ group }: { group: Waiting[] }) {
+  const give = useAction((tools: Waiting[]) =>
+    data(api.POST("/trust", { body: { tools: Object.fromEntries(tools.map(({ name, digest }) => [name, digest])) } })),
+  );
+  const reasons = group[0]?.reasons ?? [];
+  return (
+    <div className="card stack">
+      <div className="ends">
+        <Bullets of={reasons.length === 0 ? [t("trust.reads")] : reasons} />
+        {group.length > 1 && <Sure label={t("trust.all", { n: group.length })} disabled={give.isPending} act={() => give.mutate(group)} />}
+      </div>
+      <ul className="stack">
+        {group.map((tool) => (
+          <li key={tool.name} className="stack">
+            <p className="line">
+              <strong>{tool.name}</strong> <Badge tone="warn">{t(`trust.${tool.status === "new" ? "new" : "changed"}`)}</Badge>
+              {tool.maker !== null && <span className="muted">{plain(tool.maker)}</span>}
+              <Sure label={t("trust.give", { name: tool.name })} disabled={give.isPending} act={() => give.mutate([tool])} />
+            </p>
+            <Fold title={t(tool.status === "new" ? "trust.files" : "trust.diff")}>
+              {() => (
+                <div className="stack">
+                  <Bullets of={tool.touches} />
+                  <DiffLines text={tool.diff} />
+                </div>
+              )}
+            </Fold>
+          </li>
+        ))}
+      </ul>
+    </div>
   );
 }

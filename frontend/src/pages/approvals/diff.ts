@@ -32,9 +32,14 @@ type Same = {
 
 /** Return the requests in groups that a person can decide about at once: nothing but caller and time differs. */
 export function groupsOf<T extends Same>(requests: readonly T[]): T[][] {
+  return groupsBy(requests, (one) => [one.tool, one.bundle, one.toolDigest, one.argumentsDigest, one.rule, one.reason]);
+}
+
+/** Return the items in groups of the same key. */
+export function groupsBy<T>(items: readonly T[], keyOf: (one: T) => unknown): T[][] {
   const groups = new Map<string, T[]>();
-  for (const one of requests) {
-    const key = JSON.stringify([one.tool, one.bundle, one.toolDigest, one.argumentsDigest, one.rule, one.reason]);
+  for (const one of items) {
+    const key = JSON.stringify(keyOf(one));
     groups.set(key, [...(groups.get(key) ?? []), one]);
   }
   return [...groups.values()];

@@ -1,9 +1,9 @@
 import { useQuery } from "@tanstack/react-query";
-import { useNavigate, useSearch } from "@tanstack/react-router";
 import { api, data, type Schemas } from "../../api/client";
 import { Code } from "../../parts/Code";
-import { Line } from "../../parts/fields";
+import { useAction } from "../../parts/action";
 import { saveFile } from "../../parts/files";
+import { Filters, queryOf, useAddress } from "../../parts/Filters";
 import { Heading } from "../../parts/Heading";
 import { plain } from "../../parts/json";
 import { Pages, usePages } from "../../parts/Pages";
@@ -14,35 +14,25 @@ import "../runs/runs.css";
 import "./audit.css";
 
 const PAGE = 100;
-const FIELDS = ["tool", "event", "caller", "status", "code", "text"] as const;
+const MOST = 256;
+const FIELDS = ["tool", "event", "caller", "status", "code", "text", "since", "until"] as const;
 type Lines = Schemas["LinePage"]["lines"];
 
 /** The lines of the audit log by what they have in common, and the state of its chain. */
 export function Page() {
-  const address = useSearch({ strict: false }) as Record<string, string | undefined>;
-  const navigate = useNavigate();
-  const asked = Object.fromEntries(FIELDS.map((name) => [name, address[name] || undefined]));
-  const pages = usePages(["audit", asked], (pageToken) =>
-    data(api.GET("/audit", { params: { query: { ...asked, pageSize: PAGE, pageToken } } })),
-  );
-  const lines = pages.data?.pages.flatMap((page) => page.lines) ?? [];
+  const [values, change] = useAddress("/audit", FIELDS);
+  const asked = queryOf(values);
+  const read = (pageToken: string | undefined, pageSize = PAGE) =>
+    data(api.GET("/audit", { params: { query: { ...asked, pageSize, pageToken } } }));
+  const pages = usePages(["audit", asked], read);
+  const save = useAction(() => saveAll((pageToken) => read(pageToken, MOST)));
   return (
     <div className="runs audit">
       <Heading text={t("page.audit")} />
       <Chain />
-      <div className="toolbar">
-        {FIELDS.map((name) => (
-          <Line
-            key={name}
-            label={t(`audit.${name}`)}
-            type="search"
-            value={address[name] ?? ""}
-            change={(value) => void navigate({ to: "/audit", replace: true, search: { ...asked, [name]: value } })}
-          />
-        ))}
-      </div>
+      <Filters of={FIELDS} values={values} change={change} />
       <p>
-        <Button disabled={lines.length === 0} onClick={() => save(lines)}>{t("audit.export", { n: lines.length })}</Button>
+        <Button disabled={save.isPending} onClick={() => save.mutate()}>{t("audit.export")}</Button>
       </p>
       <Pages pages={pages} rows={(page) => page.lines} none={<Empty title={t("audit.none")} />}>
         {(line, index) => (
@@ -89,8 +79,14 @@ function Chain() {
   );
 }
 
-/** Save lines as a file of JSON lines. */
-function save(lines: Lines): void {
-  const text = lines.map((line) => `${JSON.stringify(line)}\n`).join("");
+/** Save all lines of all pages as a file of JSON lines. */
+async function saveAll(read: (pageToken: string | undefined) => Promise<Schemas["LinePage"]>): Promise<void> {
+  let text = "";
+  let next: string | undefined;
+  do {
+    const page = await read(next);
+    text += page.lines.map((line) => `${JSON.stringify(line)}\n`).join("");
+    next = page.nextPageToken ?? undefined;
+  } while (next !== undefined);
   saveFile(new Blob([text], { type: "application/jsonl" }), "audit.jsonl");
 }

@@ -67,8 +67,8 @@ function Explain() {
   return (
     <Form className="card stack new" title={t("policy.explain")} submit={mutate}>
       <div className="fields">
-        <Line label={t("audit.tool")} required value={tool} change={setTool} />
-        <Line label={t("audit.caller")} required value={caller} placeholder="token:ci" change={setCaller} />
+        <Line label={t("filter.tool")} required value={tool} change={setTool} />
+        <Line label={t("filter.caller")} required value={caller} placeholder="token:ci" change={setCaller} />
         <Lines label={t("recipe.arguments")} rows={2} dir="ltr" aria-invalid={!("value" in read)} value={text} change={setText} />
       </div>
       <Send label={t("policy.explain.do")} disabled={isPending || !("value" in read)} error={error} />

@@ -1,8 +1,9 @@
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
-import { Link, useNavigate, useSearch } from "@tanstack/react-router";
+import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 import { api, data, type Schemas } from "../../api/client";
 import { Choice } from "../../parts/fields";
+import { useAddress } from "../../parts/Filters";
 import { useSome } from "../../parts/Pages";
 import { Card, Fold } from "../../parts/small";
 import { Shown } from "../../parts/states";
@@ -18,13 +19,10 @@ const COLUMNS = [...NUMBERS, "schemaTokens"] as const;
 
 /** Calls, errors, durations and tokens by tool and day; what is used most, and what is not used. */
 export function Usage() {
-  const address = useSearch({ strict: false }) as Record<string, string | undefined>;
-  const navigate = useNavigate();
+  const [address, change] = useAddress("/operations/usage", ["days", "shows", "tool"]);
   const days = DAYS.find((one) => String(one) === address.days) ?? 7;
   const shows = NUMBERS.find((one) => one === address.shows) ?? "calls";
-  const chosen = address.tool ?? "";
-  const change = (part: Record<string, string>) =>
-    void navigate({ to: "/operations/usage", replace: true, search: { ...address, ...part } });
+  const chosen = address.tool;
   const since = firstDay(days);
   const usage = useQuery({
     queryKey: ["usage", "all", since],
@@ -120,26 +118,22 @@ function Top({ tools, choose }: { tools: ToolDays[]; choose: (name: string) => v
   const rows = tools
     .map((tool) => ({ tool, sums: { ...sumOf(tool.days), schemaTokens: tool.schemaTokens } }))
     .toSorted((one, other) => other.sums[by] - one.sums[by]);
+  // On a phone it is the one in sight.
+  const columns = [by, ...COLUMNS.filter((one) => one !== by)];
   const [shown, more] = useSome(rows, FEW);
   return (
-    <Card title={t("usage.top")}>
+    <Card className="stack" title={t("usage.top")}>
+      <Choice className="sort" label={t("tools.sort")} value={by} change={setBy} of={COLUMNS} text={(one) => t(`usage.${one}`)} />
       <Table
-        head={[
-          t("usage.tool"),
-          ...COLUMNS.map((one) => (
-            <button key={one} type="button" className="sorts" onClick={() => setBy(one)}>
-              {t(`usage.${one}`)}
-            </button>
-          )),
-        ]}
-        sorted={COLUMNS.indexOf(by) + 1}
+        head={[t("usage.tool"), ...columns.map((one) => t(`usage.${one}`))]}
+        sorted={1}
         rows={shown.map(({ tool, sums }) => ({
           key: tool.name,
           cells: [
             <button key={tool.name} type="button" className="sorts" onClick={() => choose(tool.name)}>
               {tool.name}
             </button>,
-            ...COLUMNS.map((one) => (
+            ...columns.map((one) => (
               <span key={one} className={one === "failures" && sums[one] > 0 ? "wrong" : ""}>
                 {number(Math.round(sums[one]))}
               </span>

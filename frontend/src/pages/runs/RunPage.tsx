@@ -5,9 +5,10 @@ import { Code, Value } from "../../parts/Code";
 import { Heading } from "../../parts/Heading";
 import { plain } from "../../parts/json";
 import { useSome } from "../../parts/Pages";
-import { Card, When } from "../../parts/small";
+import { Card, Fold, When } from "../../parts/small";
 import { Shown } from "../../parts/states";
 import { number, t } from "../../text";
+import { Result } from "../tools/Result";
 import { Change } from "./change";
 import { Fork } from "./Fork";
 import { StateBadge } from "./states";
@@ -16,6 +17,9 @@ import { WorkflowGraph } from "./WorkflowGraph";
 import "./runs.css";
 
 const WORKFLOW = "workflow:";
+/** Call states with a result, which is shown at once for the first few that failed. */
+const ENDS = new Set(["done", "failed", "discarded", "unknown"]);
+const FEW = 10;
 
 /** One run: its answer or error, its steps and calls in time, and the runs below it. */
 export function Page() {
@@ -31,6 +35,7 @@ export function Page() {
   });
   return (
     <div className="runs">
+      {run.data === undefined && <Heading text={t("page.runs")} />}
       <Shown query={run}>
         {(found) => (
           <>
@@ -57,8 +62,8 @@ function Head({ run }: { run: Schemas["Timeline"] }) {
         <span>{plain(run.caller)}</span>
         <When moment={run.createdAt} />
         <span>{t("run.tokens", { n: number(run.inputTokens + run.outputTokens) })}</span>
-        {run.costUsd !== null && run.costUsd > 0 && <span>{t("run.cost", { usd: run.costUsd.toFixed(4) })}</span>}
-        <span>{t("run.active", { s: run.activeS.toFixed(1) })}</span>
+        {run.costUsd !== null && run.costUsd > 0 && <span>{t("run.cost", { usd: number(Math.round(run.costUsd * 10_000) / 10_000) })}</span>}
+        <span>{t("run.active", { s: number(Math.round(run.activeS * 10) / 10) })}</span>
       </p>
       {run.error !== null && (
         <p className="problem" role="alert">
@@ -114,15 +119,28 @@ function Step({ step }: { step: Schemas["Timeline"]["iterations"][number] }) {
       <ul className="bullets">
         {calls.map((call, index) => (
           <li key={index}>
-            <code>{call.name}</code> <Value text={JSON.stringify(call.arguments)} /> {call.state}
+            <StateBadge state={call.state} /> <code>{call.name}</code> <Value text={JSON.stringify(call.arguments)} />{" "}
+            {call.runId !== undefined && <Link to={`/runs/${call.runId}`}>{t("run.child", { agent: call.agent ?? "" })}</Link>}
+            {call.state === "waiting" && call.callId !== undefined && <Link to="/approvals">{t("page.approvals")}</Link>}
             {call.served === false && <span className="wrong"> {t("run.unserved")}</span>}
             {call.answer != null && <Value text={call.answer} />}
+            {call.callId !== undefined && ENDS.has(call.state) && (
+              <Fold title={t("test.result")} open={call.state !== "done" && index < FEW}>{() => <CallResult id={call.callId ?? ""} />}</Fold>
+            )}
           </li>
         ))}
       </ul>
       {more}
     </div>
   );
+}
+
+function CallResult({ id }: { id: string }) {
+  const found = useQuery({
+    queryKey: ["calls", id],
+    queryFn: () => data(api.GET("/tools/calls/{callId}", { params: { path: { callId: id } } })),
+  });
+  return <Shown query={found}>{(call) => call.result != null && <Result ended={{ result: call.result, call }} />}</Shown>;
 }
 
 function Below({ runs }: { runs: Schemas["RunRecord"][] }) {

@@ -1,33 +1,34 @@
-import { Link, useNavigate, useSearch } from "@tanstack/react-router";
+import { Link } from "@tanstack/react-router";
 import { api, data } from "../../api/client";
-import { Choice, Line } from "../../parts/fields";
+import { Choice } from "../../parts/fields";
+import { Filters, queryOf, useAddress } from "../../parts/Filters";
 import { Heading } from "../../parts/Heading";
 import { plain } from "../../parts/json";
 import { Pages, usePages } from "../../parts/Pages";
 import { When } from "../../parts/small";
 import { Empty } from "../../parts/states";
 import { number, t } from "../../text";
+import { ChangeAll } from "./ChangeAll";
 import { NewRun } from "./NewRun";
 import { STATES, StateBadge } from "./states";
 import "./runs.css";
 
 const PAGE = 50;
+const FIELDS = ["agent", "tool", "caller", "sessionId", "since", "until"] as const;
 
-/** The runs of agents and workflows, the newest first, by state and agent. */
+/** The runs of agents and workflows, the newest first, by what they have in common. */
 export function Page() {
-  const address = useSearch({ strict: false }) as Record<string, string | undefined>;
-  const navigate = useNavigate();
-  const state = STATES.find((one) => one === address.state);
-  const agent = address.agent ?? "";
-  const change = (part: { state?: string; agent?: string }) =>
-    void navigate({ to: "/runs", replace: true, search: { state: state ?? "", agent, ...part } });
-  const query = { state, agent: agent === "" ? undefined : agent, pageSize: PAGE };
-  const pages = usePages(["runs", "list", query], (pageToken) => data(api.GET("/runs", { params: { query: { ...query, pageToken } } })));
+  const [values, change] = useAddress("/runs", ["state", ...FIELDS]);
+  const state = STATES.find((one) => one === values.state);
+  const query = { ...queryOf(values), state };
+  const pages = usePages(["runs", "list", query], (pageToken) =>
+    data(api.GET("/runs", { params: { query: { ...query, pageSize: PAGE, pageToken } } })),
+  );
   return (
     <div className="runs">
       <Heading text={t("page.runs")} />
       <NewRun />
-      <div className="toolbar">
+      <Filters of={FIELDS} values={values} change={change}>
         <Choice
           label={t("runs.state")}
           value={state ?? ""}
@@ -35,8 +36,8 @@ export function Page() {
           of={["", ...STATES]}
           text={(one) => (one === "" ? t("runs.all") : t(`run.${one}`))}
         />
-        <Line label={t("runs.agent")} type="search" value={agent} change={(one) => change({ agent: one })} />
-      </div>
+        <ChangeAll query={query} />
+      </Filters>
       <Pages pages={pages} rows={(page) => page.runs} none={<Empty title={t("runs.none")} hint={t("runs.none.hint")} />}>
         {(run) => (
           <li key={run.id} className="row">
@@ -46,6 +47,7 @@ export function Page() {
                 {run.agent}
               </Link>
               <p className="row-about">{plain(run.prompt.slice(0, 300))}</p>
+              {run.error !== null && <p className="row-about wrong">{plain(run.error.message.slice(0, 300))}</p>}
             </div>
             <p className="row-usage">
               <span>{t("run.tokens", { n: number(run.inputTokens + run.outputTokens) })}</span>

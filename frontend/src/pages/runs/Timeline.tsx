@@ -3,16 +3,16 @@ import type { Schemas } from "../../api/client";
 import { Choice } from "../../parts/fields";
 import { useSome } from "../../parts/Pages";
 import { number, t } from "../../text";
-import { place, type Placed, type Span } from "./spans";
+import { place, type Placed, type Row, rowsOf } from "./spans";
+import { StateBadge } from "./states";
 
 const ZOOMS = [1, 2, 4, 8];
 
-/** The model steps and calls of a run as bars over time; a table for those who do not see the bars. */
+/** The model steps of a run and its calls, with their attempts and waits, as bars over time. */
 export function Timeline({ run }: { run: Schemas["Timeline"] }) {
   const [zoom, setZoom] = useState(1);
-  const { placed, gaps } = place(spansOf(run));
+  const { placed, gaps } = place(rowsOf(run.iterations));
   const [shown, more] = useSome(placed);
-  const idleMs = gaps.reduce((sum, { ms }) => sum + ms, 0);
   if (placed.length === 0) return null;
   return (
     <section className="card" aria-labelledby="timeline">
@@ -22,52 +22,39 @@ export function Timeline({ run }: { run: Schemas["Timeline"] }) {
       </div>
       <div className="timeline" tabIndex={0}>
         <ol style={{ width: `${zoom * 100}%` }}>
-          {shown.map((span, index) => (
+          {shown.map((row, index) => (
             <li key={index}>
-              <Bar span={span} />
+              <Bars row={row} />
             </li>
           ))}
         </ol>
         {more}
       </div>
       {gaps.length > 0 && (
-        <p className="muted">{t("run.gaps", { n: gaps.length, s: number(Math.round(idleMs / 1000)) })}</p>
+        <p className="muted">{t("run.gaps", { n: gaps.length, s: seconds(gaps.reduce((sum, ms) => sum + ms, 0)) })}</p>
       )}
     </section>
   );
 }
 
-function Bar({ span }: { span: Placed }) {
-  const { label, kind, state, left, width, from, to } = span;
+const seconds = (ms: number) => number(Math.round(ms / 100) / 10);
+
+function Bars({ row: { label, state, attempts, spans } }: { row: Row<Placed> }) {
+  const sum = (isOne: (span: Placed) => boolean) => spans.filter(isOne).reduce((ms, { from, to }) => ms + to - from, 0);
+  const asked = sum(({ kind }) => kind === "approval");
   return (
     <>
-      <span className="bar-label">
-        {label} <span className="muted">{t("test.duration", { ms: number(Math.round(to - from)) })}</span>
-        <span className="visually-hidden"> {state}</span>
+      <span className="bar-label line">
+        {label} {state !== "done" && <StateBadge state={state} />}
+        <span className="muted">{t("test.duration", { ms: number(Math.round(sum(({ kind }) => kind !== "wait" && kind !== "approval"))) })}</span>
+        {attempts > 1 && <span className="muted">{t("test.attempts", { n: attempts })}</span>}
+        {asked > 0 && <span className="muted">{t("run.asked", { s: seconds(asked) })}</span>}
       </span>
       <span className="track" aria-hidden="true">
-        <i
-          className={`span ${kind} ${state}`}
-          style={{ insetInlineStart: `${left * 100}%`, width: `max(3px, ${width * 100}%)` }}
-        />
+        {spans.map((one, index) => (
+          <i key={index} className={`span ${one.kind} ${one.state}`} style={{ insetInlineStart: `${one.left * 100}%`, width: `${one.width * 100}%` }} />
+        ))}
       </span>
     </>
   );
-}
-
-function spansOf(run: Schemas["Timeline"]): Span[] {
-  const now = Date.now();
-  const time = (moment: string | null | undefined) => (moment == null ? now : Date.parse(moment));
-  return run.iterations.flatMap((step) => [
-    { label: step.model, kind: "model" as const, from: time(step.beganAt), to: time(step.answeredAt), state: "done" },
-    ...step.calls
-      .filter((call) => call.beganAt != null)
-      .map((call) => ({
-        label: call.name,
-        kind: call.runId === undefined ? ("call" as const) : ("run" as const),
-        from: time(call.beganAt),
-        to: time(call.endedAt),
-        state: call.state,
-      })),
-  ]);
 }

@@ -104,7 +104,7 @@ class TrustSheet:
             "trusted_by": None if last is None else last.by,
             "last_digest": None if last is None else last.digest,
             "changed": self.changed,
-            "diff": "\n".join(self.manifest()) if self.status != "trusted" else "",
+            "diff": "" if self.status == "trusted" else "\n".join((*self.manifest(), *self.code())),
         }
 
 

@@ -19,7 +19,7 @@ from toolcrib.errors import (
     ToolcribError,
     UsageError,
 )
-from toolcrib.runs import live_workers
+from toolcrib.runs import CallAttempt, live_workers
 from toolcrib.runs.agents.agent import Agent, AgentTeam
 from toolcrib.runs.agents.providers import Models
 from toolcrib.runs.agents.tools import AgentTools
@@ -29,10 +29,11 @@ from toolcrib.spec import Caller
 from toolcrib.spec.moment import written
 from toolcrib.state import Transaction
 
-_CALLS = (
-    "SELECT calls.id, calls.state, calls.tool, calls.attempts, calls.ended_at,"
-    " (SELECT MIN(began_at) FROM call_attempts WHERE call_attempts.call_id = calls.id) FROM calls"
-    " JOIN run_uses ON run_uses.call_id = calls.id WHERE run_uses.run_id = ?"
+_OF_RUN = "IN (SELECT call_id FROM run_uses WHERE run_id = ?)"
+_CALLS = f"SELECT id, state, tool, attempts, ended_at FROM calls WHERE id {_OF_RUN}"
+_ATTEMPTS = (
+    "SELECT call_id, epoch, worker, began_at, ended_at, ending, reason FROM call_attempts"
+    f" WHERE call_id {_OF_RUN} ORDER BY call_id, epoch"
 )
 
 
@@ -48,6 +49,9 @@ def timeline(store: RunStore, run: Run) -> dict[str, Any]:
         if message.kind == "response" and message.iteration
     }
     calls = {row[0]: row for row in store.database.rows(_CALLS, run.id)}
+    attempts: dict[str, list[CallAttempt]] = {}
+    for call_id, *row in store.database.rows(_ATTEMPTS, run.id):
+        attempts.setdefault(call_id, []).append(CallAttempt(*row))
     served = _served(store) if any(row[1] == "ready" for row in calls.values()) else frozenset()
     children = {child.id: child for child in store.tree(run.id)}
     uses: dict[int, list[dict[str, Any]]] = {}
@@ -55,9 +59,11 @@ def timeline(store: RunStore, run: Run) -> dict[str, Any]:
         shown: dict[str, Any] = {"use": use.use_id, "name": use.name}
         shown["arguments"] = _arguments(use.arguments)
         if use.call_id in calls:
-            _, state, tool, attempts, ended_at, began_at = calls[use.call_id]
-            shown |= {"call": use.call_id, "state": state, "attempts": attempts}
-            shown |= {"began_at": written(began_at), "ended_at": written(ended_at)}
+            _, state, tool, counted, ended_at = calls[use.call_id]
+            history = attempts.get(use.call_id, [])
+            shown |= {"call": use.call_id, "state": state, "attempts": counted}
+            shown |= {"began_at": written(history[0].began_at) if history else None}
+            shown |= {"ended_at": written(ended_at), "history": [one.as_dict() for one in history]}
             if state == "ready":
                 shown["served"] = tool in served
         elif use.child_id in children:

@@ -68,6 +68,7 @@ class ToolTrust(Struct, kw_only=True, rename="camel"):
     changed: list[str]
     """Parts that have changed since it was trusted."""
     diff: str
+    """Its manifest and its code, whole or as differences; empty if it is trusted."""
 
 
 class TrustState(Struct, kw_only=True):

@@ -8,6 +8,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from toolcrib.bundles.records import Moment, Uuid
 from toolcrib.serve.http import Problem
+from toolcrib.serve.rest.calls.routes import AttemptRecord
 from toolcrib.serve.rest.pages import ChangeOf, MatchingPage
 
 RunState = Literal["queued", "ready", "running", "waiting", "done", "failed", "cancelled"]
@@ -124,6 +125,8 @@ class UseRecord(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults
     agent: str | UnsetType = UNSET
     began_at: Moment | UnsetType | None = UNSET
     ended_at: Moment | UnsetType | None = UNSET
+    history: list[AttemptRecord] | UnsetType = UNSET
+    """Of a call: each time that a worker took it, the first one first."""
     served: bool | UnsetType = UNSET
     """False if it is ready and no worker has its tool."""
     answer: str | UnsetType | None = UNSET
