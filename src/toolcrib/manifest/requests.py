@@ -184,7 +184,18 @@ def _headers(config: HttpExec) -> Iterator[RequestFault]:
         elif any(map(_CONTROL.search, _texts(value))):
             message = "a header cannot contain line breaks or other control characters"
             yield RequestFault("body", place, message)
+        elif _is_float(value):
+            # YAML and JSON drop how it was written: 1.10 is 1.1 by now.
+            message = f"the header {name} is a number, which may be sent as another text than is written here"
+            yield RequestFault("body", place, message, "put it in quotes, as it is written")
         seen.add(lower)
+
+
+def _is_float(value: Any) -> bool:
+    """Return True if a value, or one of a choice, is a number with a fraction or an exponent."""
+    if isinstance(value, Choice):
+        return any(_is_float(branch) for _, branch in value.branches)
+    return isinstance(value, float)
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -261,6 +261,7 @@ async def test_an_absent_body_is_no_body(http_server: Server) -> None:
         ({"headers": {"X Y": "1"}}, "not a header name", ["headers", "X Y"]),
         ({"headers": {"Host": "x"}}, "set by the client", ["headers", "Host"]),
         ({"headers": {"Transfer-Encoding": "x"}}, "set by the client", ["headers", "Transfer-Encoding"]),
+        ({"headers": {"X-Version": 1.1}}, "is a number", ["headers", "X-Version"]),
         ({"headers": {"A": "1", "a": "2"}}, "twice", ["headers", "a"]),
         ({"headers": {"A": "1\r\nB: 2"}}, "line breaks", ["headers", "A"]),
         ({"headers": {"A": ["1"]}}, "a string", ["headers", "A"]),

@@ -87,6 +87,7 @@ CASES: list[tuple[str, str, str, str, int, int, str]] = [
     (HTTP, "kind: http", "kind: http\nauth: {type: bearer, secret: KEY}", "auth", 4, 1, "is not declared"),
     (PYTHON, "version: 1", "version: 1\nauth: {type: bearer, secret: KEY}", "auth", 5, 1, "no meaning"),
     (HTTP, "    url", "    headers: {Host: x}\n    url", "body", 14, 15, "set by the client"),
+    (HTTP, "    url", "    headers: {V: 1.10}\n    url", "body", 14, 15, "the header V is a number"),
     (HTTP, "    url", '    headers: {X: "a\\nY: b"}\n    url', "body", 14, 15, "line breaks"),
     (HTTP, "network: true", f"network: true\n  secrets: {{KEY: {{}}}}\n{OAUTH}", "auth", 20, 58, "host"),
     (HTTP, "    url", "    response: {json_path: a, regex: b}\n    url", "response", 14, 37, "only one"),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 import sys
-from collections.abc import Callable
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -27,7 +27,7 @@ from toolcrib.cli.output import (
     print_warnings,
     printable,
 )
-from toolcrib.cli.progress import waiting
+from toolcrib.cli.progress import StatusLine, waiting
 from toolcrib.errors import ApprovalRequired, NotFoundError, ToolcribError, UsageError
 from toolcrib.manifest.kinds import is_function
 from toolcrib.schema import to_json_text
@@ -89,7 +89,8 @@ def command(
         _print_plan(project, call, as_json=as_json)
         return 0
     try:
-        result = result_of(project, call, approve=approve, ask=not as_json)
+        shown = None if as_json or not _is_terminal() else _Shown()
+        result = result_of(project, call, approve=approve, ask=not as_json, shown=shown)
     except (KeyboardInterrupt, asyncio.CancelledError):
         return print_interrupted("interrupted: the tool was stopped", as_json=as_json)
     if as_json:
@@ -98,10 +99,42 @@ def command(
         cause, file = None if result.error is None else result.error.__cause__, project.place.file
         if verbose and cause is not None and file is not None:
             print_note(frames_of(cause, file))
+        if shown is not None and result.status == "ok":
+            result.value = shown.rest_of(result.value)
         _print(result, verbose=verbose)
     if result.error is not None:
         return result.error.exit_code
     return ApprovalRequired.exit_code if result.status == "pending" else 0
+
+
+def _is_terminal() -> bool:
+    """Return True if output and status share a terminal that can rewrite a line."""
+    return sys.stdout.isatty() and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+
+
+class _Shown:
+    """The output of a call that its terminal has shown already, a line when it came."""
+
+    def __init__(self) -> None:
+        self._attempt = 0
+        self._lines = self._rest = ""
+
+    def show(self, event: CallEvent, line: StatusLine) -> None:
+        """Print the lines that are whole now."""
+        if event.attempt != self._attempt:
+            self._attempt, self._lines, self._rest = event.attempt, "", ""
+        lines, newline, self._rest = (self._rest + event.text).rpartition("\n")
+        if newline:
+            line.above(lines + newline)
+            self._lines += lines + newline
+
+    def rest_of(self, value: Any) -> Any:
+        """Return what is left to print of the call's value: all of it if it is not what was shown."""
+        if not self._lines or not isinstance(value, str):
+            return value
+        if value.startswith(self._lines):
+            return value[len(self._lines) :] or None
+        return None if value == self._lines.rstrip("\n") else value
 
 
 def _print(result: Result, *, verbose: bool) -> None:
@@ -143,10 +176,12 @@ def _print_plan(project: Project, call: Call, *, as_json: bool) -> None:
     print_result(printable("\n".join(lines)))
 
 
-def result_of(project: Project, call: Call, *, approve: bool, ask: bool, once: bool = False) -> Result:
+def result_of(
+    project: Project, call: Call, *, approve: bool, ask: bool, once: bool = False, shown: _Shown | None = None
+) -> Result:
     """Find the tool, ask for approval if it is needed, and make the call. Every refusal is recorded.
 
-    With `once` the tool is trusted for this call alone.
+    With `once` the tool is trusted for this call alone. `shown` prints output that is text as it comes.
     """
     refusal: ToolcribError | None = None
     asked = call.tool
@@ -162,13 +197,15 @@ def result_of(project: Project, call: Call, *, approve: bool, ask: bool, once: b
             call.tool = call.tool.rpartition("/")[2].partition("@")[0]
     else:
         call.tool = tool.name
+        if tool.output.format != "text":
+            shown = None
         if call.wait == "raise":  # Otherwise somebody else decides.
             sheets = _waiting(project, tool)
             try:
                 seek_approval(project, call, approve=approve, may_ask=ask, sheets=sheets, once=once)
             except ApprovalRequired as error:
                 refusal = error
-    result = asyncio.run(_run(project, call))
+    result = asyncio.run(_run(project, call, shown))
     if "/" in call.tool and call.tool != asked:  # Of several bundles or versions it is this one.
         result.details = {**(result.details or {}), "tool": call.tool}
     # The path refuses for the same reason, but the error from before the call says more.
@@ -189,7 +226,7 @@ def _waiting(project: Project, tool: Tool) -> list[TrustSheet]:
     return [sheet for sheet in sheets if sheet.waits]
 
 
-async def _run(project: Project, call: Call) -> Result:
+async def _run(project: Project, call: Call, shown: _Shown | None) -> Result:
     from toolcrib.core.signals import stopping
 
     task = asyncio.current_task()
@@ -198,7 +235,7 @@ async def _run(project: Project, call: Call) -> Result:
     ends = stopping(task.cancel, (signal.SIGTERM, signal.SIGHUP))
     plain = f"{call.tool} is running …" if sys.stderr.isatty() else ""
     with ends, ExitStack() as until_end:
-        lines: list[Callable[[str], None]] = []
+        lines: list[StatusLine] = []
 
         def on_event(event: CallEvent) -> None:
             if event.kind == "started":
@@ -209,6 +246,8 @@ async def _run(project: Project, call: Call) -> Result:
             elif event.kind == "progress":
                 of = f"/{event.total:g}" if event.total is not None else ""
                 lines[0](f"{event.done:g}{of} {event.message}".strip())
+            elif event.kind == "chunk" and shown is not None:
+                shown.show(event, lines[0])
             elif event.kind == "chunk" and (line := event.text.rstrip().rpartition("\n")[2]):
                 lines[0](line)
 
