@@ -59,9 +59,9 @@ def timeline(store: RunStore, run: Run) -> dict[str, Any]:
         shown: dict[str, Any] = {"use": use.use_id, "name": use.name}
         shown["arguments"] = _arguments(use.arguments)
         if use.call_id in calls:
-            _, state, tool, counted, ended_at = calls[use.call_id]
-            history = attempts.get(use.call_id, [])
-            shown |= {"call": use.call_id, "state": state, "attempts": counted}
+            call_id, state, tool, counted, ended_at = calls[use.call_id]
+            history = attempts.get(call_id, [])
+            shown |= {"call": call_id, "state": state, "attempts": counted}
             shown |= {"began_at": written(history[0].began_at) if history else None}
             shown |= {"ended_at": written(ended_at), "history": [one.as_dict() for one in history]}
             if state == "ready":
