@@ -3,6 +3,7 @@
 import { type QueryClient, useQueryClient } from "@tanstack/react-query";
 import { useEffect } from "react";
 import { send } from "./client";
+import { prefix } from "./session";
 import { eventsOf } from "./stream";
 
 /** Topic of the server to the first words of the keys of queries that show it. */
@@ -14,27 +15,46 @@ const SHOWN: Record<string, readonly string[]> = {
   audit: ["audit"],
 };
 const AGAIN_MS = 1_000;
+const NAME = `toolcrib events ${prefix}`;
 
 /** Keep what is shown as it is on the server, also after a lost connection. */
 export function useChanges(): void {
   const client = useQueryClient();
   useEffect(() => {
     const ending = new AbortController();
-    void follow(client, ending.signal);
-    return () => ending.abort();
+    const { signal } = ending;
+    const others = new BroadcastChannel(NAME);
+    const seen: Seen = { last: "" };
+    others.addEventListener("message", ({ data: { id, topic } }: MessageEvent<{ id: string; topic: string }>) => {
+      seen.last = id;
+      refresh(client, topic);
+    });
+    const take = () => follow(client, signal, seen, others);
+    // A browser gives all tabs six connections to a server (HTTP/1.1): one tab reads the stream for all of them.
+    // Only addresses that a browser trusts have locks; elsewhere each tab reads its own.
+    if (navigator.locks === undefined) void take();
+    else void navigator.locks.request(NAME, { signal }, take).catch(() => undefined);
+    return () => {
+      ending.abort();
+      others.close();
+    };
   }, [client]);
 }
 
-async function follow(client: QueryClient, signal: AbortSignal): Promise<void> {
-  let last = "";
+type Seen = { last: string };
+
+async function follow(client: QueryClient, signal: AbortSignal, seen: Seen, others: BroadcastChannel): Promise<void> {
   while (!signal.aborted) {
     try {
-      const answer = await send("/events", { signal, headers: last === "" ? {} : { "last-event-id": last } });
+      const answer = await send("/events", { signal, headers: seen.last === "" ? {} : { "last-event-id": seen.last } });
       if (answer.status === 401) return;
       for await (const { id, event } of eventsOf(answer)) {
         // The first ones are of what the page has just read.
-        if (last !== "") refresh(client, event);
-        if (id !== "") last = id;
+        if (seen.last !== "") {
+          refresh(client, event);
+          others.postMessage({ id, topic: event });
+        }
+        if (id !== "") seen.last = id;
       }
     } catch {
       if (signal.aborted) return;

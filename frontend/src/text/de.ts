@@ -145,6 +145,7 @@ export const de: Messages = {
   "test.facts": "Einzelheiten",
   "test.whole": "Das eine Zeichen zeigen|Alle {n} Zeichen zeigen",
 
+  "form.file": "{n} Zeichen davon wird gesendet|{n} Zeichen davon werden gesendet",
   "form.add": "Hinzufügen",
   "form.up": "Nach oben",
   "form.down": "Nach unten",

@@ -142,6 +142,7 @@ export const en = {
   "test.facts": "Details",
   "test.whole": "Show all {n} character|Show all {n} characters",
 
+  "form.file": "{n} character of it is sent|{n} characters of it are sent",
   "form.add": "Add",
   "form.up": "Move up",
   "form.down": "Move down",

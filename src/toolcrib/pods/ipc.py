@@ -180,7 +180,8 @@ class Server(Generic[Q, R]):
             if protocol.refuse is None:
                 spool.move(name, REJECTED)
                 return
-            result = protocol.refuse(shown(id), error.message)
+            said = f"{error.message}. {error.hint}" if error.hint else error.message
+            result = protocol.refuse(shown(id), said)
         if result_name is not None:
             spool.write(result_name, msgspec.json.encode(result))
         claim.done()

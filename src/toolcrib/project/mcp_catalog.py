@@ -257,10 +257,7 @@ class McpCatalog:
         if not words_of(query):
             return []
         wish = self._project.wish(ctx.caller, ctx.identity)
-        names = [hit.name for hit in self._project.bundles.search(query, wish, limit=limit).tools]
-        if len(names) < limit:  # Only so many tools have every word; then those that are about the same.
-            names += self._project.bundles.suggest(query, wish, limit=limit)
-        names = list(dict.fromkeys(names))[:limit]
+        names = self._project.bundles.best(query, wish, limit=limit)
         return [
             {"name": tool.name, "description": tool.description, "input_schema": tool.input_schema}
             for tool in map(self._project.offered, map(self._project.get, names))

@@ -16,7 +16,14 @@ from typing import Any
 
 from toolcrib import __version__
 from toolcrib.egress import HostRule
-from toolcrib.errors import ConflictError, NotFoundError, NotTrusted, ToolcribError, ToolUnavailable, UsageError
+from toolcrib.errors import (
+    ConflictError,
+    NotFoundError,
+    NotTrusted,
+    ToolcribError,
+    ToolUnavailable,
+    UsageError,
+)
 from toolcrib.executors.mcp.process.local import grants_of, job_of, lacking, started, unconfined_program
 from toolcrib.executors.mcp.process.stdio import StdioLink
 from toolcrib.executors.mcp.server import McpServer
@@ -215,7 +222,7 @@ class Observed:
 
 
 async def start(project: Project, name: str, config: Config, channel: str) -> Mounted:
-    """Start a server that was just added or changed, and trust the tools that it lists, as its person agreed to.
+    """Start a server that was just added or changed, and trust its tools, as its person agreed to.
 
     A package that its launcher lacks is downloaded first. Tools whose words may steer a model still wait.
     """

@@ -489,3 +489,11 @@ def test_trust_in_one_tool_is_taken_back(origin: Crib, ci: Callable[..., Person]
     person.unasked("t0")
     assert person.run("trust", "--revoke").returncode == 0
     assert "error[not_trusted]" in person.run("run", "t9").stderr
+
+
+def test_the_index_of_a_large_catalogue_is_made_with_trust(origin: Crib, ann: Callable[..., Person]) -> None:
+    for number in range(1_001):
+        command(origin, f"t{number}", "echo it", fs={"read": ["."]})
+    person = ann()
+    person.at_terminal("trust", "--yes")
+    assert [*(person.home / ".cache").rglob("search/state.json")]

@@ -264,6 +264,8 @@ def test_what_is_not_there_is_told(crib: Crib) -> None:
         one["key"]: one["line"] for one in document(toolcrib(crib, "trust", "--show", "--json"))["settings"]
     }
     assert lines[".mcp.json"] is None
+    (crib.root / ".mcp.json").write_text('{"mcpServers": {"other": {"command": "sh", "disabled": true}}}')
+    assert ".mcp.json: these" not in toolcrib(crib, "trust", "--show").stdout
     (crib.root / ".mcp.json").write_text("{broken")
     assert ".mcp.json" in toolcrib(crib, "servers", "list").stderr
 

@@ -35,6 +35,25 @@ def test_a_new_tab_with_a_deep_link_takes_the_session_of_an_open_one(opened: Ope
     expect(tab.get_by_role("searchbox")).to_have_value("greet")
 
 
+def test_many_tabs_are_open_at_once_and_follow_the_server(opened: Open, server: HttpServerProcess) -> None:
+    browser = opened()
+    browser.log_in()
+    # A browser makes six connections to one server.
+    tabs = [browser.tab("/tools") for _ in range(9)]
+    for tab in (browser.page, *tabs):
+        expect(tab.get_by_role("link", name="greet", exact=True)).to_be_visible()
+    found = server.send("GET", "/tools/search?q=greet").json["tools"][0]
+    path = f"/tools/bundles/{found['bundleID']}/tools/{found['slug']}/version/{found['version']}"
+    for enabled in (False, True):
+        assert server.send("PATCH", path, {"isEnabled": enabled}).status == 200
+        for tab in (tabs[-1], browser.page):
+            expect(tab.get_by_role("link", name="greet", exact=True)).to_have_count(int(enabled))
+        # Another tab goes on when the one that reads the events is closed.
+        if not enabled:
+            browser.page.close()
+            browser.page = tabs[0]
+
+
 def test_logging_out_ends_the_session_in_every_tab(opened: Open) -> None:
     browser = opened()
     page = browser.log_in()

@@ -6,11 +6,12 @@ import json
 import re
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import FilePayload, Page, expect
 
 from tests.browser import DESK, PHONE
 from tests.e2e.page.conftest import Open
 from tests.http_server import HttpServerProcess
+from toolcrib.spec.identifier import new_id
 
 
 def tool_page(opened: Open, server: HttpServerProcess, name: str, query: str = "") -> Page:
@@ -78,6 +79,53 @@ def test_what_the_form_shows_is_what_is_sent(opened: Open, server: HttpServerPro
     expect(page.locator(".tester-answer pre")).to_have_text("as written\n")
     page.get_by_role("button", name="Form").click()
     expect(page.get_by_label("c", exact=True)).to_have_value("echo  as written")
+
+
+def test_the_form_has_choices_files_maps_and_null(opened: Open, server: HttpServerProcess) -> None:
+    kinds = {
+        kind: {"type": "object", "title": kind, "required": ["kind"], "properties": {"kind": {"const": kind}}}
+        for kind in ("cat", "dog")
+    }
+    properties = {
+        "pet": {"oneOf": [{"$ref": f"#/$defs/{kind}"} for kind in kinds]},
+        "day": {"anyOf": [{"type": "string", "format": "date"}, {"type": "null"}]},
+        "photo": {"type": "string", "contentEncoding": "base64"},
+        "ages": {"type": "object", "additionalProperties": {"type": "integer"}},
+    }
+    schema = {"type": "object", "required": ["pet"], "properties": properties, "$defs": kinds}
+    body = {
+        "type": "http",
+        "description": "Adopts a pet.",
+        "argSchema": schema,
+        "impl": {"urlTemplate": "https://api.example.com/pets"},
+    }
+    bundle = f"/tools/bundles/{new_id()}"
+    server.send("PUT", bundle, {"slug": "pets", "displayName": "Pets"})
+    assert server.send("PUT", f"{bundle}/tools/adopt/version/v1", body).status == 201
+    page = tool_page(opened, server, "adopt")
+    chosen = page.locator("#args_pet__oneof_select")
+    chosen.select_option("dog")
+    expect(chosen.locator("option:checked")).to_have_text("dog")
+    page.locator("#args_day__anyof_select").select_option("string (date)")
+    page.locator("#args_day").fill("2026-11-30")
+    photo: FilePayload = {"name": "a.png", "mimeType": "image/png", "buffer": b"hello"}
+    page.get_by_label("photo").set_input_files(photo)
+    expect(page.get_by_text("8 characters of it are sent")).to_be_visible()
+    ages = page.get_by_role("group", name="ages")
+    ages.get_by_role("button", name="Add").click()
+    ages.get_by_label("Name", exact=True).fill("Rex")
+    ages.get_by_label("Name", exact=True).blur()
+    ages.get_by_label("Rex", exact=True).fill("4")
+    page.get_by_role("button", name="JSON").click()
+    assert json.loads(page.get_by_label("Arguments as JSON").input_value()) == {
+        "pet": {"kind": "dog"},
+        "day": "2026-11-30",
+        "photo": "aGVsbG8=",
+        "ages": {"Rex": 4},
+    }
+    page.get_by_label("Arguments as JSON").fill('{"pet": {"kind": "cat"}, "day": null}')
+    page.get_by_role("button", name="Form").click()
+    expect(chosen.locator("option:checked")).to_have_text("cat")
 
 
 def test_json_that_cannot_be_read_is_not_sent_and_its_place_is_named(

@@ -287,7 +287,7 @@ async def test_a_client_that_comes_again_takes_the_result_of_its_earlier_request
 async def test_the_new_protocol_of_the_guide_is_one_declaration(tmp_path: Path) -> None:
     async def mine(key: str, request: MyToolRequest) -> MyToolResult:
         if request.param1 == "bad":
-            raise ToolFailed("it is bad")
+            raise ToolFailed("it is bad", hint="Send another.")
         return MyToolResult(key, request.param1.upper())
 
     runner = Runner(tmp_path, "mytool", "")
@@ -296,7 +296,7 @@ async def test_the_new_protocol_of_the_guide_is_one_declaration(tmp_path: Path) 
         runner.put("2", param1="bad")
         runner.put("3")
         assert await answer(runner, "1") == {"id": "1", "output": "HELLO", "error": ""}
-        assert (await answer(runner, "2"))["error"] == "it is bad"
+        assert (await answer(runner, "2"))["error"] == "it is bad. Send another."
         assert "param1" in (await answer(runner, "3"))["error"]
 
 

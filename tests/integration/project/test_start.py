@@ -16,7 +16,8 @@ NEEDLESS = ("toolcrib.egress", "toolcrib.runs", "toolcrib.sandbox.job", "toolcri
 SCRIPT = """
 import asyncio, json, sys
 from pathlib import Path
-from toolcrib.project import McpCatalog, Project
+from toolcrib.project import Project
+from toolcrib.project.mcp_catalog import McpCatalog
 
 async def main(root, data):
     async with Project.open(root, data=Path(data)) as project:

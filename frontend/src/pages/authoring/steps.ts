@@ -68,6 +68,7 @@ export function argumentQuestions(recipe: Recipe, chosen: Chosen): Schema[] {
       ),
     };
     const is = { required: ["id", "tool"], properties: { id: { const: id }, tool: { const: tool } } };
+    // oxlint-disable-next-line unicorn/no-thenable -- a keyword of JSON Schema
     return { if: is, then: { properties: { args: questions } } };
   });
 }

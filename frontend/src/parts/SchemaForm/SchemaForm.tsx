@@ -1,5 +1,5 @@
 import Form from "@rjsf/core";
-import type { UiSchema } from "@rjsf/utils";
+import { englishStringTranslator, TranslatableString, type UiSchema } from "@rjsf/utils";
 import { useMemo, useState } from "react";
 import "./form.css";
 import { withoutDefaults } from "./schema";
@@ -16,7 +16,7 @@ type Props = {
 
 const UI: UiSchema = { "ui:submitButtonOptions": { norender: true }, "ui:title": " " };
 
-/** A form for one JSON object. Nothing is filled in by itself: what is not set is not sent. */
+/** A form for one JSON object. Only what can have no other value is filled in: what is not set is not sent. */
 export default function SchemaForm({ schema, value, refused, onChange }: Props) {
   const [touched, setTouched] = useState(false);
   // Its name and description stand above the form already.
@@ -33,9 +33,11 @@ export default function SchemaForm({ schema, value, refused, onChange }: Props) 
       widgets={widgets}
       extraErrors={errorsOf(refused)}
       liveValidate={touched ? "onChange" : undefined}
+      // A new entry of a map is empty; the library writes "New Value" into it, also where a number is wanted.
+      translateString={(text, values) => (text === TranslatableString.NewStringDefault ? "" : englishStringTranslator(text, values))}
       showErrorList={false}
       noHtml5Validate
-      experimental_defaultFormStateBehavior={{ emptyObjectFields: "skipDefaults", arrayMinItems: { populate: "never" } }}
+      experimental_defaultFormStateBehavior={{ emptyObjectFields: "populateRequiredDefaults", arrayMinItems: { populate: "never" } }}
       onChange={({ formData }) => {
         if (JSON.stringify(formData) === JSON.stringify(value)) return;
         setTouched(true);

@@ -1,7 +1,8 @@
-/** A schema as the form takes it: it fills nothing in by itself, so defaults are only named. */
+/** A schema as the form takes it: it fills in only what can have no other value, so defaults are only named. */
 
 import type { RJSFSchema } from "@rjsf/utils";
 import { t } from "../../text";
+import { type Schema, typeOf } from "../SchemaTree";
 
 // Keywords whose value is a map of names to schemas, and those that are schemas or lists of them.
 const MAPS = new Set(["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"]);
@@ -18,6 +19,12 @@ export function withoutDefaults(schema: unknown): RJSFSchema {
     return [key, Object.fromEntries(Object.entries(part as object).map(([name, one]) => [name, withoutDefaults(one)]))];
   });
   const made = Object.fromEntries(parts) as RJSFSchema;
+  for (const choice of [...(made.oneOf ?? []), ...(made.anyOf ?? [])] as RJSFSchema[]) {
+    if (!("const" in choice || "$ref" in choice)) choice.title ??= typeOf(choice as Schema, choice as Schema);
+  }
+  if (made.const !== undefined) made.enum = [made.const];
+  // By this format the form knows a file.
+  if (made.contentEncoding === "base64") made.format = "data-url";
   if (value === undefined) return made;
   const named = t("tool.default", { value: JSON.stringify(value) });
   return { ...made, description: [made.description, named].filter(Boolean).join(" · ") };

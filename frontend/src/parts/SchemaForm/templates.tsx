@@ -151,7 +151,26 @@ function Select(props: WidgetProps) {
   );
 }
 
-export const widgets = { SelectWidget: Select };
+/** A file whose content becomes the value: Base64, or the data: address that its schema asks for. */
+function FileField({ id, value, required, disabled, schema, onChange }: WidgetProps) {
+  const read = (file: File | undefined) => {
+    if (file === undefined) return;
+    const reader = new FileReader();
+    reader.addEventListener("load", () => {
+      const address = String(reader.result);
+      onChange(schema.contentEncoding === "base64" ? address.slice(address.indexOf(",") + 1) : address);
+    });
+    reader.readAsDataURL(file);
+  };
+  return (
+    <>
+      <input id={id} type="file" required={required && !value} disabled={disabled} onChange={({ target }) => read(target.files?.[0])} />
+      {typeof value === "string" && <p className="field-about">{t("form.file", { n: value.length })}</p>}
+    </>
+  );
+}
+
+export const widgets = { SelectWidget: Select, FileWidget: FileField };
 
 export const templates: Partial<Omit<TemplatesType, "ButtonTemplates">> & {
   ButtonTemplates: Partial<TemplatesType["ButtonTemplates"]>;

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from toolcrib.project.catalog.stored import StoredTools
     from toolcrib.project.catalog.stored_search import StoredSearch
     from toolcrib.schema.provider_shapes import Shape
+    from toolcrib.search import Found, HitPlace, Wanted
     from toolcrib.state.usage import UsageCounts, UsageOfTool
 
 _log = logging.getLogger(__name__)
@@ -237,14 +238,8 @@ class Bundles:
         wanted = asked(query, wish.tags, wish.kinds)
         question = wish.key("search", wanted.words)
         after = None if page is None else HitPlace(*read_page_token(page, question, int, int))
-        within = self._within(wish)
-        while True:
-            found = self._parts.search.find(wanted, within, limit, after, lambda found: found)
-            tools = [hit.tool for hit in found.hits]
-            with self.stored.lock:
-                if not self.stored.listing.notice(tools) and self._checked(tools):
-                    break
-        items = self._items(tools, wish)
+        found = self._hits(wanted, self._within(wish), limit, after)
+        items = self._items([hit.tool for hit in found.hits], wish)
         hits = [
             FoundTool(**asdict(item), match=hit.match, field=hit.field)
             for item, hit in zip(items, found.hits, strict=False)
@@ -253,9 +248,30 @@ class Bundles:
         following = page_token(question, [*found.hits[len(hits) - 1].place]) if more else None
         return ToolPage(hits, following, found.total)
 
+    def best(self, query: str, wish: Wish = EVERYTHING, *, limit: int = 5) -> list[str]:
+        """Return the names of the tools that `search` finds, and behind them those that `suggest` finds."""
+        from toolcrib.project.catalog.search import asked
+
+        within = self._within(wish)
+        hits = self._hits(asked(query), within, limit).hits
+        names = [self.stored.full_name(hit.tool) for hit in hits]
+        more = self._suggested(query, within, limit) if len(names) < limit else []
+        return list(dict.fromkeys([*names, *more]))[:limit]
+
+    def _hits(self, wanted: Wanted, within: Filter, limit: int, after: HitPlace | None = None) -> Found:
+        while True:
+            found = self._parts.search.find(wanted, within, limit, after, lambda found: found)
+            tools = [hit.tool for hit in found.hits]
+            with self.stored.lock:
+                if not self.stored.listing.notice(tools) and self._checked(tools):
+                    return found
+
     def suggest(self, question: str, wish: Wish = EVERYTHING, *, limit: int = 5) -> list[str]:
         """Return the names of the tools that a question is about, the best first."""
-        found = self._parts.search.suggest(question, limit, self._within(wish))
+        return self._suggested(question, self._within(wish), limit)
+
+    def _suggested(self, question: str, within: Filter, limit: int) -> list[str]:
+        found = self._parts.search.suggest(question, limit, within)
         self._checked(found)
         with self.stored.lock:
             listing = self.stored.listing
@@ -465,6 +481,14 @@ class Bundles:
         return found
 
     # -- in step -----------------------------------------------------------------------------------
+
+    def prepare(self) -> None:
+        """Make the index of a large catalogue, which otherwise its first search does."""
+        if self._size() > _LARGE:
+            from toolcrib.search import IndexUnavailable
+
+            with suppress(IndexUnavailable):
+                self._parts.search.sync()
 
     def start(self) -> None:
         """Look after the bundles until `stop`: take up changes of other processes, also for searches, and

@@ -19,6 +19,7 @@ from toolcrib.spec import Caller, HttpExec, Tool
 from toolcrib.spec import Source as ToolSource
 from toolcrib.spec.moment import written
 from toolcrib.spec.tools.kinds import FunctionExec
+from toolcrib.spec.tools.tool import PLAIN
 
 if TYPE_CHECKING:
     from toolcrib.project.catalog.sources import Sources
@@ -245,7 +246,7 @@ class Entries:
         # A record has the text that it was put with, and none if it has a name alone.
         text = listed.description if tool is None or not (listed.full or models) else tool.description
         return {
-            "owner": "",
+            **dict.fromkeys(PLAIN, ""),
             **fields,
             "name": self._stored.full_name(listed),
             "id": listed.id,

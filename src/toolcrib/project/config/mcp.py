@@ -33,7 +33,7 @@ class NamedServers:
     narrowing: Mapping[str, Any] = field(default_factory=dict)
     """Server name of `.mcp.json` to its permissions in `config.yml`."""
     shared: Any = None
-    """The servers in `.mcp.json` as they are written; None without any."""
+    """The servers in `.mcp.json` that are not switched off, as they are written; None without any."""
     trusted_bytes: bytes = b""
     """Bytes of `.mcp.json` that trust is bound to, besides the settings."""
 
@@ -57,19 +57,20 @@ class NamedServers:
         from toolcrib.manifest.dialects.mcp_servers import read_servers, servers_key
 
         block = data.get(servers_key(data)) if isinstance(data, dict) else None
-        if isinstance(block, dict):
-            for name, permissions in self.narrowing.items():
-                if isinstance(block.get(name), dict):
-                    block[name] = {**block[name], "permissions": permissions}
+        shared = block if isinstance(block, dict) else {}
+        for name, permissions in self.narrowing.items():
+            if isinstance(shared.get(name), dict):
+                shared[name] = {**shared[name], "permissions": permissions}
         found, wrong, notes = read_servers(data, str(root))
         # The settings come first: they can narrow a server that `.mcp.json` shares with other clients.
         own = {spec.name for spec in self.specs}
+        on = {spec.name for spec in found} | wrong.keys()
         return replace(
             self,
             specs=(*self.specs, *(spec for spec in found if spec.name not in own)),
             wrong=wrong,
             notes={name: text for name, text in notes.items() if name not in own},
-            shared=block or None,
+            shared={name: one for name, one in shared.items() if name in on} or None,
             # The zero byte divides it from the settings, so no other two files have the same bytes together.
             trusted_bytes=b"\0" + raw if block else b"",
         )

@@ -144,7 +144,7 @@ class OpenCall:
     @property
     def size(self) -> int:
         """Bytes that are kept of it, about."""
-        return len(self.body) + self._text + 500 * len(self._events)
+        return len(self.body) + self._text + 500 * len(self._past)
 
     def add(self, event: CallEvent) -> None:
         """Record an event. The oldest are dropped when there are too many."""
@@ -391,8 +391,8 @@ class ServerCalls:
 
     def _keep(self, call: OpenCall) -> None:
         self._ended[call.id] = call
-        self._sizes[call.id] = call.size
-        self._bytes += call.size
+        self._sizes[call.id] = size = call.size
+        self._bytes += size
         while len(self._ended) > _MOST_ENDED or (self._bytes > _KEPT_BYTES and len(self._ended) > 1):
             self._drop(next(iter(self._ended)))
 

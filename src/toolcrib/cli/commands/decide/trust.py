@@ -85,6 +85,7 @@ def command(
         state.decide(yes=yes)
     if as_json:
         print_json(TrustState(Project.inspect(root), names, None, wait_s, state.failed).as_dict())
+    state.project.bundles.prepare()  # This process has read every tool.
     return int(bool(state.failed))
 
 
