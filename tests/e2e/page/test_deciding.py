@@ -259,7 +259,7 @@ def test_by_keyboard_alone_a_call_is_approved_and_its_run_followed(
     keys.press("Control+k")
     expect(page.get_by_role("dialog").get_by_role("combobox")).to_be_focused()
     keys.type("Approv")
-    page.get_by_role("option", name="Approvals").wait_for()
+    expect(page.get_by_role("option", name="Approvals")).to_have_attribute("aria-selected", "true")
     keys.press("Enter")
     reach("button", "Approve")
     expect(page.get_by_text("look was approved")).to_be_visible()
@@ -272,7 +272,7 @@ def test_by_keyboard_alone_a_call_is_approved_and_its_run_followed(
 
 def test_runs_are_filtered_cancelled_and_retried(opened: Open, server: HttpServerProcess) -> None:
     begin(server, "waits", variables={})
-    page = opened().log_in("/runs?state=running")
+    page = opened().log_in("/runs?state=waiting")
     page.get_by_label("Tool").fill("linger")
     page.get_by_label("From").fill("2020-01-01")
     expect(page).to_have_url(re.compile("tool=linger&since=2020-01-01"))
@@ -286,7 +286,7 @@ def test_runs_are_filtered_cancelled_and_retried(opened: Open, server: HttpServe
     heading = page.get_by_role("heading", name="waits")
     expect(heading).to_contain_text("cancelled")
     page.get_by_role("button", name="Retry").click()
-    expect(heading).to_contain_text("running")
+    expect(heading).to_contain_text("waiting")
     page.get_by_role("button", name="Cancel").click()
     expect(heading).to_contain_text("cancelled")
 
