@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-import toolcrib.errors
 import toolcrib.sandbox
 from tests import patience
 from tests.conftest import need
@@ -38,8 +37,9 @@ def base() -> Iterator[Path]:
         package = base / "toolcrib"
         package.mkdir()
         (package / "__init__.py").touch()
-        shutil.copy(toolcrib.errors.__file__, package)
         source = Path(toolcrib.sandbox.__file__).parent
+        for used in ("errors.py", "first_use.py"):
+            shutil.copy(source.with_name(used), package)
         shutil.copytree(source, package / "sandbox", ignore=shutil.ignore_patterns("__pycache__"))
         spec = source.with_name("spec")
         shutil.copytree(spec, package / "spec", ignore=shutil.ignore_patterns("__pycache__"))
