@@ -80,6 +80,13 @@ class Models:
         """Return True if the libraries are imported that every model needs, which takes a second or more."""
         return "pydantic_ai.models" in sys.modules
 
+    @staticmethod
+    def load() -> None:
+        """Import those libraries, if they are installed."""
+        if _installed():
+            import pydantic_ai.direct
+            import pydantic_ai.models.function  # noqa: F401
+
     def is_loaded(self, agent: Agent) -> bool:
         """Return True if `get` takes no time."""
         if agent.model == "scripted":
