@@ -24,6 +24,7 @@ from tests.postgres import PostgresProcess
 from toolcrib.project import Project
 from toolcrib.runs import DurableCall
 from toolcrib.runs.agents import Agent
+from toolcrib.runs.processes.stepper import Stepper
 from toolcrib.runs.sessions import ENDED
 from toolcrib.state import IN_FILE, named_database
 
@@ -100,6 +101,22 @@ def steps_of(worker: int) -> int:
             if parent == str(worker) and b"worker.steps" in (one / "cmdline").read_bytes():
                 return int(one.name)
     raise AssertionError(worker)
+
+
+async def test_the_first_run_of_an_agent_finds_the_libraries_of_models_loaded(crib: Crib) -> None:
+    agent = {"name": "a", "description": "Answers.", "model": "scripted", "script": [{"text": "Yes."}]}
+    crib.write(".toolcrib/agents/a.yml", json.dumps({**agent, "instructions": "Answer."}))
+    crib.trust()
+    folders = {"root": str(crib.root), "data": None, "app": None}
+    settings = {**folders, "database": named_database(), "memory_bytes": None}
+    stepper = Stepper((sys.executable, "-P", "-m", "toolcrib.project.worker.steps"), settings)
+    try:
+        await stepper.start()
+        async with asyncio.timeout(120):
+            while not stepper.has_loaded:  # noqa: ASYNC110 - another process says it
+                await asyncio.sleep(0.05)
+    finally:
+        await stepper.close()
 
 
 @pytest.mark.timeout(300)

@@ -14,7 +14,7 @@ class RunAdvance:
         self._agents = AgentSteps(runs.changes, models, tools, worker)
         self._flows = WorkflowSteps(runs.changes, tools.prepare, worker)
         self._models = models
-        self.has_loaded = models.are_loaded
+        self.has_loaded, self.load = models.are_loaded, models.load
 
     @property
     def providers(self) -> tuple[str, ...]:

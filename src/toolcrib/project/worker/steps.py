@@ -35,7 +35,7 @@ async def _serve(project: Project, supervisor: Supervisor) -> None:
 
 async def _tell(project: Project, supervisor: Supervisor) -> None:
     """Send what this worker may run: at the start, and whenever it has changed."""
-    told, refused = None, ""
+    told, refused, loading = None, "", None
     while True:
         try:
             offer = await asyncio.to_thread(project.offer)
@@ -52,7 +52,16 @@ async def _tell(project: Project, supervisor: Supervisor) -> None:
         if offer is not told:
             told = offer
             await supervisor.send(offer._asdict())
+            if loading is None:
+                loading = asyncio.create_task(_load(project, supervisor))
         await asyncio.sleep(BEAT_S)
+
+
+async def _load(project: Project, supervisor: Supervisor) -> None:
+    """Load the libraries of models where there are agents: their first run must not wait for it."""
+    if await asyncio.to_thread(project.agents.listed):
+        await asyncio.to_thread(project.advance.load)
+        await supervisor.send({"loaded": project.advance.has_loaded()})
 
 
 async def _step(project: Project, message: dict[str, Any], supervisor: Supervisor) -> None:
@@ -61,7 +70,7 @@ async def _step(project: Project, message: dict[str, Any], supervisor: Superviso
     except StateUnavailable as error:  # Nothing was recorded, so the step is rescued.
         note_lost(project.calls.stored.database, error)
     finally:
-        await supervisor.send({"ended": message["key"]})
+        await supervisor.send({"ended": message["key"], "loaded": project.advance.has_loaded()})
 
 
 if __name__ == "__main__":

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from toolcrib.egress import Destination, Egress, HostPolicy, HostRule, guarded_transport
 from toolcrib.errors import NotFoundError, SecretMissing, UnavailableError
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from pydantic_ai.models import Model
 
 _MAX_ANSWER = 64 * 1024 * 1024
+_IMPORTS = threading.Lock()
+"""Held while the libraries are imported: two threads that do this at once find half of a module."""
 
 
 _HEADERS: Mapping[ModelApi, tuple[str, str]] = {
@@ -39,6 +41,8 @@ PROVIDERS: tuple[ModelProvider, ...] = (
 
 class Models:
     """The models that agents name. `providers` adds to those that need no setting, or replaces them."""
+
+    _loaded: ClassVar[bool] = False
 
     def __init__(
         self, providers: Iterable[ModelProvider], secrets: SecretSource, egress: Callable[[], Egress]
@@ -78,17 +82,27 @@ class Models:
     @staticmethod
     def are_loaded() -> bool:
         """Return True if the libraries are imported that every model needs, which takes a second or more."""
-        return "pydantic_ai.models" in sys.modules
+        return Models._loaded
+
+    @staticmethod
+    def load() -> None:
+        """Import those libraries, if they are installed."""
+        if _installed() and not Models._loaded:
+            with _IMPORTS:
+                import pydantic_ai.direct
+                import pydantic_ai.models.function  # noqa: F401
+            Models._loaded = True
 
     def is_loaded(self, agent: Agent) -> bool:
         """Return True if `get` takes no time."""
-        if agent.model == "scripted":
-            return "pydantic_ai.models.function" in sys.modules
-        return agent.provider in program_models or any(model == agent.model for model, _ in self._made)
+        if agent.model == "scripted" or agent.provider in program_models:
+            return Models._loaded
+        return any(model == agent.model for model, _ in self._made)
 
     def get(self, agent: Agent, step: int = 0) -> Model:
         """Return the model of an agent; `step` is the number of a scripted answer. Raises as `check` does."""
         self.check(agent)
+        self.load()
         if agent.model == "scripted":
             return scripted_model(agent.script, step)
         if agent.provider in program_models:
@@ -100,7 +114,8 @@ class Models:
         made = self._made.get((agent.model, key or ""))
         if made is None:
             name = agent.model.partition(":")[2]
-            made = self._made[agent.model, key or ""] = _make(provider, name, self._client(provider, key))
+            with _IMPORTS:
+                made = self._made[agent.model, key or ""] = _make(provider, name, self._client(provider, key))
         return made
 
     def api(self, agent: Agent) -> ModelApi:

@@ -24,8 +24,9 @@ _PAUSE_S = 1.0
 class Stepper:
     """Keeps the process running. `command` starts it, and `settings` is the first message to it.
 
-    Its messages are offers, `{"tools": …, "refused": …, "providers": …}`, and `{"ended": ID}`; further
-    messages to it are a claimed run or `{"stop": ID}`. An ID is that of a run with the epoch of the claim.
+    Its messages are offers, `{"tools": …, "refused": …, "providers": …}`, and `{"ended": ID}`; `loaded` in
+    any says that it has the libraries of models. Further messages to it are a claimed run or `{"stop": ID}`.
+    An ID is that of a run with the epoch of the claim.
     """
 
     def __init__(self, command: Sequence[str], settings: Mapping[str, Any]) -> None:
@@ -33,7 +34,7 @@ class Stepper:
         self.offer = Offer({})
         """The tools that the worker takes, as the process said last."""
         self.has_loaded = False
-        """True once the process has made a step: it has loaded the libraries of models."""
+        """True once the process has loaded the libraries of models."""
         self._child: Child | None = None
         self._open: dict[str, asyncio.Future[None]] = {}
         self._keeper: asyncio.Task[None] | None = None
@@ -55,7 +56,6 @@ class Stepper:
             with suppress(OSError):  # Then its end is noticed, and ends this.
                 await child.send({"key": key, "claim": claim.as_json()})
             await ended
-            self.has_loaded = True
         except asyncio.CancelledError:
             with suppress(OSError):
                 await child.send({"stop": key})
@@ -95,9 +95,10 @@ class Stepper:
                     future.set_exception(lost)
 
     def _take(self, message: Mapping[str, Any]) -> None:
-        if "ended" not in message:
+        self.has_loaded = message.get("loaded", self.has_loaded)
+        if "tools" in message:
             self.offer = Offer(message["tools"], message["refused"], tuple(message["providers"]))
-        elif (future := self._open.get(message["ended"])) is not None and not future.done():
+        elif (future := self._open.get(message.get("ended", ""))) is not None and not future.done():
             future.set_result(None)
 
     async def close(self) -> None:
