@@ -15,6 +15,8 @@ const SHOWN: Record<string, readonly string[]> = {
   audit: ["audit"],
 };
 const AGAIN_MS = 1_000;
+/** The id of no event: after it, each topic has changed. */
+const NONE = "-";
 const NAME = `toolcrib events ${prefix}`;
 
 /** Keep what is shown as it is on the server, also after a lost connection. */
@@ -59,6 +61,8 @@ async function follow(client: QueryClient, signal: AbortSignal, seen: Seen, othe
     } catch {
       if (signal.aborted) return;
     }
+    // What has changed since the page was read is not known.
+    if (seen.last === "") seen.last = NONE;
     await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
   }
 }

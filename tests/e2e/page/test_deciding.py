@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import socket
+import socketserver
 from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -63,6 +68,37 @@ def ask(server: HttpServerProcess, text: str, token: str = "", tool: str = "look
 
 def begin(server: HttpServerProcess, agent: str, **more: Any) -> Any:
     return server.send("POST", "/runs", {"agent": agent, "prompt": "Begin", **more}).json
+
+
+class Cut(socketserver.ThreadingTCPServer):
+    """A connection to a server that can be cut and mended."""
+
+    daemon_threads = True
+
+    def __init__(self, port: int) -> None:
+        super().__init__(("127.0.0.1", 0), socketserver.BaseRequestHandler)
+        self.far, self.open, self.is_cut = port, list[socket.socket](), False
+        Thread(target=self.serve_forever, daemon=True).start()
+
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        if self.is_cut:
+            return
+        with socket.create_connection(("127.0.0.1", self.far)) as far:
+            self.open += [request, far]
+            Thread(target=self.copy, args=(far, request), daemon=True).start()
+            self.copy(request, far)
+
+    def copy(self, one: socket.socket, other: socket.socket) -> None:
+        with suppress(OSError):
+            while data := one.recv(65_536):
+                other.sendall(data)
+            other.shutdown(socket.SHUT_WR)
+
+    def cut(self) -> None:
+        self.is_cut = True
+        for one in self.open:
+            with suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
 
 
 def result(server: HttpServerProcess, call: str) -> Any:
@@ -268,6 +304,36 @@ def test_by_keyboard_alone_a_call_is_approved_and_its_run_followed(
     expect(page).to_have_url(re.compile(run))
     expect(page.get_by_role("heading", name="asks")).to_contain_text("done")
     expect(page.get_by_role("region", name="Timeline")).to_contain_text("waiting for a person")
+
+
+@pytest.mark.parametrize("first", [False, True], ids=["later", "before the first event"])
+def test_a_run_is_followed_over_a_lost_connection(
+    opened: Open, server: HttpServerProcess, first: bool
+) -> None:
+    run = begin(server, "waits")["id"]
+    with Cut(server.port) as line:
+        browser = opened()
+        page = browser.page
+        browser.server = replace(server, address=f"http://127.0.0.1:{line.server_address[1]}")
+        page.goto(server.person_link().replace(server.address, browser.server.address))
+        page.locator("#main h1").wait_for()
+        if first:
+            page.route("**/events", lambda route: route.abort())
+        browser.go(f"/runs/{run}")
+        heading = page.get_by_role("heading", name="waits")
+        expect(heading).to_contain_text("waiting")
+        line.cut()
+        (server.root / "flags/go").touch()
+        server.send("GET", f"/runs/{run}/events")  # Until its end.
+        (server.root / "flags/go").unlink()
+        expect(heading).to_contain_text("waiting")
+        page.unroute_all()
+        line.is_cut = False
+        expect(heading).to_contain_text("done")
+        expect(page.get_by_text("It came.")).to_have_count(1)
+        expect(page.get_by_role("region", name="Timeline").get_by_text("linger")).to_have_count(1)
+        browser.problems.clear()  # The browser logs what it could not load.
+        line.shutdown()
 
 
 def test_runs_are_filtered_cancelled_and_retried(opened: Open, server: HttpServerProcess) -> None:
