@@ -12,7 +12,6 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import orjson
@@ -20,10 +19,9 @@ import orjson
 from benchmarks.environment import bin_of_gateway
 from benchmarks.http_tools import MANIFEST
 from benchmarks.mcp_http import Connection
-from benchmarks.rest import CONNECTIONS, Server, separate
+from benchmarks.rest import CONNECTIONS, Server, separate, take
 from benchmarks.setting import Missing, Setting, reason_of
 from benchmarks.table import Row, Table
-from benchmarks.timing import interleave
 
 LIMIT, OURS, PEER_NAME = "the tool's own server", "toolcrib serve --http", "ContextForge"
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
@@ -149,11 +147,5 @@ def measure(setting: Setting) -> Iterator[Table]:
             except Exception as error:
                 servers.pop(row.name, None)
                 row.missing = reason_of(error)
-        samplers = {name: server.sample for name, server in servers.items()}
-        table.take(interleave(samplers, setting.effort(5), times=32 if setting.quick else 64))
-        for row in rows:
-            if row.seconds:
-                row.extra["calls/s"] = f"{1 / median(row.seconds):,.0f}"
-                processor = median(servers[row.name].processor[1:])
-                row.extra["the server's processor time, µs"] = f"{processor * 1e6:,.0f}"
+        take(table, servers, setting.effort(5), times=32 if setting.quick else 64)
     yield table

@@ -6,15 +6,13 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from statistics import median
 
 import orjson
 
-from benchmarks.rest import CONNECTIONS, Server
+from benchmarks.rest import CONNECTIONS, Server, take
 from benchmarks.rest import Connection as RestConnection
 from benchmarks.setting import Setting, reason_of
 from benchmarks.table import Reach, Row, Table
-from benchmarks.timing import Sampler, interleave
 
 LIMIT = "ASGI echo"
 SERVERS = {LIMIT: "echo", "toolcrib serve --http": "toolcrib", "mcp MCPServer": "mcpserver"}
@@ -84,11 +82,5 @@ def measure(setting: Setting) -> Iterator[Table]:
                 row.missing = reason_of(error)
             else:
                 stack.callback(server.close)
-        samplers: dict[str, Sampler] = {name: server.sample for name, server in servers.items()}
-        table.take(interleave(samplers, setting.effort(9), times=100 if setting.quick else 3_000))
-        for row in rows:
-            if row.seconds:
-                row.extra["calls/s"] = f"{1 / median(row.seconds):,.0f}"
-                processor = median(servers[row.name].processor[1:])
-                row.extra["the server's processor time, µs"] = f"{processor * 1e6:,.0f}"
+        take(table, servers, setting.effort(9), times=100 if setting.quick else 3_000)
     yield table

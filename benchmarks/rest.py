@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
@@ -15,7 +15,7 @@ from statistics import median
 from benchmarks.rest_servers import PATH
 from benchmarks.setting import Setting, reason_of
 from benchmarks.table import PEER, Reach, Row, Table
-from benchmarks.timing import Sampler, interleave
+from benchmarks.timing import Effort, interleave
 
 LIMIT = "ASGI echo"
 SERVERS = {LIMIT: "echo", "toolcrib serve --http": "toolcrib", "Starlette, msgspec": "starlette"}
@@ -137,6 +137,16 @@ def separate(server: int) -> None:
         os.sched_setaffinity(0, others)
 
 
+def take(table: Table, servers: Mapping[str, Server], effort: Effort, *, times: int) -> None:
+    """Measure the servers under the names of their rows, and add their calls a second and processor time."""
+    table.take(interleave({name: server.sample for name, server in servers.items()}, effort, times=times))
+    for row in table.rows:
+        if row.seconds:
+            row.extra["calls/s"] = f"{1 / median(row.seconds):,.0f}"
+            processor = median(servers[row.name].processor[1:])
+            row.extra["the server's processor time, µs"] = f"{processor * 1e6:,.0f}"
+
+
 def measure(setting: Setting) -> Iterator[Table]:
     """Yield one table; each round asks every server in turn."""
     kinds = SERVERS | (PEERS if setting.peers else {})
@@ -152,11 +162,5 @@ def measure(setting: Setting) -> Iterator[Table]:
                 row.missing = reason_of(error)
             else:
                 stack.callback(server.close)
-        samplers: dict[str, Sampler] = {name: server.sample for name, server in servers.items()}
-        table.take(interleave(samplers, setting.effort(9), times=100 if setting.quick else 5_000))
-        for row in rows:
-            if row.seconds:
-                row.extra["calls/s"] = f"{1 / median(row.seconds):,.0f}"
-                processor = median(servers[row.name].processor[1:])
-                row.extra["the server's processor time, µs"] = f"{processor * 1e6:,.0f}"
+        take(table, servers, setting.effort(9), times=100 if setting.quick else 5_000)
     yield table

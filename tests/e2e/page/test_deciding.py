@@ -71,7 +71,7 @@ def begin(server: HttpServerProcess, agent: str, **more: Any) -> Any:
 
 
 class Cut(socketserver.ThreadingTCPServer):
-    """A connection to a server that can be cut and mended."""
+    """A proxy to a server. It can close all connections and refuse new ones for a while."""
 
     daemon_threads = True
 

@@ -129,7 +129,7 @@ async def test_the_state_of_a_message_can_be_asked(pod: Pod, nats: NatsProcess) 
     messages = pod.messages
     await until(lambda: [one.state for one in messages.page()] == ["published"], "the message")
     (one,) = messages.page()
-    assert one.id == message_id("run-1", "00001")  # As the agent was told.
+    assert one.id == message_id("run-1", "00001")  # The tool has answered with this id.
     async with connected(nats) as bus:
         ended = Settled(one.id, "dead", Outbound("telegram", "1"), "chat not found")
         await bus.insist(STATE, "x", envelope(STATE, ended))
