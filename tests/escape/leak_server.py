@@ -132,19 +132,19 @@ def control_groups() -> set[str]:
 
 
 async def settled() -> tuple[int, int, int]:
-    """The state once what the last calls used has been put away: when it has not shrunk for a second."""
-    least, since = state(), time.monotonic()
+    """The state once what the last calls used has been put away: when it has been the same for a second."""
+    last, since = state(), time.monotonic()
     while time.monotonic() - since < 1:
         await asyncio.sleep(0.25)
         now = state()
-        if now[0] < least[0]:
+        if now[:2] != last[:2]:
             since = time.monotonic()
-        least = min(least, now)
-    return least
+        last = now
+    return last
 
 
 async def main(root: Path, at_once: int, rounds: int) -> dict[str, object]:
-    """All rounds, and what was seen after each."""
+    """All rounds, and what was seen after each. The first ones open what the project keeps until its end."""
     lay_out(root)
     before = files(root)
     wrong: list[str] = []
@@ -157,7 +157,7 @@ async def main(root: Path, at_once: int, rounds: int) -> dict[str, object]:
             wrong += [str(answer) for answer in answers if answer]
             now = await settled()
             for _ in range(30):  # A busy machine takes long to end processes.
-                if not states or (now[0] <= states[0][0] and now[1] <= states[0][1]):
+                if len(states) < 2 or (now[0] <= states[1][0] and now[1] <= states[1][1]):
                     break
                 now = await settled()
             states.append(now)

@@ -17,6 +17,7 @@ type Action = { id: string; label: string; run: () => void };
  * With `pick` it only chooses a tool. */
 export default function Palette({ close, pick }: { close: () => void; pick?: (tool: ToolItem) => void }) {
   const [words, setWords] = useState("");
+  const [selected, setSelected] = useState("");
   const dialog = useRef<HTMLDialogElement>(null);
   const navigate = useNavigate();
   const found = useQuery({
@@ -50,36 +51,44 @@ export default function Palette({ close, pick }: { close: () => void; pick?: (to
       : (found.data?.tools ?? []).map((tool) => ({ id: tool.name, label: tool.name, run: () => (pick === undefined ? go(toolPath(tool))() : pick(tool)) }));
   const matching = (listed: Action[]) => listed.filter(({ label }) => label.toLowerCase().includes(words.trim().toLowerCase()));
 
-  const group = (heading: string, listed: Action[]) =>
-    listed.length > 0 && (
-      <Command.Group heading={heading}>
-        {listed.map(({ id, label, run }) => (
-          <Command.Item
-            key={id}
-            value={`${heading} ${id}`}
-            onSelect={() => {
-              close();
-              run();
-            }}
-          >
-            {label}
-          </Command.Item>
-        ))}
-      </Command.Group>
-    );
+  const groups = [
+    { heading: t("page.tools"), listed: tools },
+    ...(pick === undefined
+      ? [
+          { heading: t("palette.pages"), listed: matching(pages) },
+          { heading: t("palette.actions"), listed: matching(actions) },
+        ]
+      : []),
+  ].filter(({ listed }) => listed.length > 0);
+  // What was selected may have left the list, which changes when an answer comes.
+  const values = groups.flatMap(({ heading, listed }) => listed.map(({ id }) => `${heading} ${id}`));
+  const value = values.includes(selected) ? selected : (values[0] ?? "");
 
   return (
     <dialog ref={dialog} className="palette" aria-label={t("app.search")} onClose={close}>
-      <Command shouldFilter={false} label={t("app.search")}>
+      <Command shouldFilter={false} label={t("app.search")} value={value} onValueChange={setSelected}>
         <div className="palette-head">
           <Command.Input value={words} onValueChange={setWords} placeholder={t("palette.hint")} />
           <Button look="quiet" onClick={close}>{t("palette.close")}</Button>
         </div>
         <Command.List>
           {!found.isFetching && <Command.Empty>{t("palette.none")}</Command.Empty>}
-          {group(t("page.tools"), tools)}
-          {pick === undefined && group(t("palette.pages"), matching(pages))}
-          {pick === undefined && group(t("palette.actions"), matching(actions))}
+          {groups.map(({ heading, listed }) => (
+            <Command.Group key={heading} heading={heading}>
+              {listed.map(({ id, label, run }) => (
+                <Command.Item
+                  key={id}
+                  value={`${heading} ${id}`}
+                  onSelect={() => {
+                    close();
+                    run();
+                  }}
+                >
+                  {label}
+                </Command.Item>
+              ))}
+            </Command.Group>
+          ))}
         </Command.List>
       </Command>
     </dialog>
