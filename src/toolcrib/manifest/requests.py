@@ -94,6 +94,7 @@ def request_faults(tool: Tool, names: Namespaces) -> Iterator[RequestFault]:
     if config.styles:
         yield from _styles(config, names)
     yield from _headers(config)
+    yield from _fractions(config)
     yield from _body(config)
     yield from _cookies(tool, config)
     for at, auth in enumerate(tool.auth):
@@ -149,17 +150,10 @@ def _styles(config: HttpExec, names: Namespaces) -> Iterator[RequestFault]:
 def _places(config: HttpExec) -> dict[str, set[str]]:
     """Return argument names to the kinds of position, outside JSON, where they are used."""
     found: dict[str, set[str]] = {}
-    sides: list[tuple[str, dict[str, Any]]] = [
-        ("query", config.query),
-        ("header", config.headers),
-        ("cookie", config.cookies),
-    ]
-    if isinstance(config.body, dict) and (config.body_format == "form" or is_form(config)):
-        sides.append(("query", config.body))
     try:
         for reference in references(config.url.partition("?")[0]):
             found.setdefault(reference.name, set()).add("path")
-        for place, entries in sides:
+        for place, _, entries in _texts_sent(config):
             for value in entries.values():
                 text = value if isinstance(value, str) else ""
                 inside = references(text)
@@ -168,6 +162,15 @@ def _places(config: HttpExec) -> dict[str, set[str]]:
     except ManifestError:
         return found
     return found
+
+
+def _texts_sent(config: HttpExec) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Yield the values that are sent as text: kind of position, key in the block, and values by name."""
+    yield "query", "query", config.query
+    yield "header", "headers", config.headers
+    yield "cookie", "cookies", config.cookies
+    if isinstance(config.body, dict) and (config.body_format == "form" or is_form(config)):
+        yield "query", "body", config.body
 
 
 def _headers(config: HttpExec) -> Iterator[RequestFault]:
@@ -184,17 +187,27 @@ def _headers(config: HttpExec) -> Iterator[RequestFault]:
         elif any(map(_CONTROL.search, _texts(value))):
             message = "a header cannot contain line breaks or other control characters"
             yield RequestFault("body", place, message)
-        elif _is_float(value):
-            # YAML and JSON drop how it was written: 1.10 is 1.1 by now.
-            message = f"the header {name} is a number, which may be sent as another text than is written here"
-            yield RequestFault("body", place, message, "put it in quotes, as it is written")
         seen.add(lower)
 
 
+def _fractions(config: HttpExec) -> Iterator[RequestFault]:
+    """Check that no number with a fraction is sent as text: YAML and JSON drop how 1.10 was written."""
+    for place, key, entries in _texts_sent(config):
+        for name, value in entries.items():
+            if _is_float(value):
+                noun = "query value" if place == "query" else place
+                message = (
+                    f"the {noun} {name} is a number, which may be sent as another text than is written here"
+                )
+                yield RequestFault("body", (*_HTTP, key, name), message, "put it in quotes, as it is written")
+
+
 def _is_float(value: Any) -> bool:
-    """Return True if a value, or one of a choice, is a number with a fraction or an exponent."""
+    """Return True if a value, or one of a list or choice, is a number with a fraction or an exponent."""
     if isinstance(value, Choice):
         return any(_is_float(branch) for _, branch in value.branches)
+    if isinstance(value, list):
+        return any(map(_is_float, value))
     return isinstance(value, float)
 
 

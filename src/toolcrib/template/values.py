@@ -36,7 +36,7 @@ MISSING: Final = Missing.MISSING
 class Values:
     """The values of one call by namespace. A value is never expanded again, whatever text it is."""
 
-    __slots__ = ("_spaces", "env")
+    __slots__ = ("_spaces", "arguments", "env")
 
     def __init__(
         self,
@@ -46,9 +46,10 @@ class Values:
         env: Mapping[str, str] | None = None,
         context: Mapping[str, Any] | None = None,
     ) -> None:
+        self.arguments = arguments or {}
         self.env = env or {}
         self._spaces: dict[str, Mapping[str, Any]] = {
-            "argument": arguments or {},
+            "argument": self.arguments,
             "secret": secrets or {},
             "env": self.env,
             "context": context or {},

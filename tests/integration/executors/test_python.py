@@ -41,6 +41,15 @@ def test_arguments_keep_their_json_types(crib: Crib) -> None:
         ]
 
 
+def test_with_neither_args_nor_kwargs_all_arguments_are_passed_by_name(crib: Crib) -> None:
+    properties = {"n": {"type": "integer"}, "who": {"type": "string"}}
+    crib.python("def run(who='x', n=1):\n    return [who] * n", properties=properties)
+    assert crib.call("py", {"n": 2, "who": "a"}).value == ["a", "a"]
+    assert crib.call("py", {"n": 2}).value == ["x", "x"]
+    crib.python("def run(who='x', n=1):\n    return [who] * n", properties=properties, config={"args": []})
+    assert crib.call("py", {"n": 2, "who": "a"}).value == ["x"]
+
+
 def test_absent_arguments_are_left_out_at_the_end_and_null_before(crib: Crib) -> None:
     crib.python(
         "def run(*args):\n    return args",

@@ -66,8 +66,8 @@ class PythonExecutor:
         self._tool = tool
         self._config = tool.config
         self._workspace = workspace
-        self._args = [parse(item, names) for item in tool.config.args]
-        self._kwargs = {name: parse(item, names) for name, item in tool.config.kwargs.items()}
+        self._args = [parse(item, names) for item in tool.config.args or ()]
+        self._kwargs = {name: parse(item, names) for name, item in (tool.config.kwargs or {}).items()}
         self._grounds: PathCache[_Ground] = PathCache(1)
 
     async def run(self, call: Call, ctx: CallContext) -> Outcome:
@@ -111,6 +111,8 @@ class PythonExecutor:
             args.pop()
         kwargs = {name: render_value(item, values) for name, item in self._kwargs.items()}
         config = self._config
+        if config.by_name:
+            kwargs = dict(values.arguments)
         return job_text(
             config.module,
             config.function,

@@ -9,12 +9,13 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
-from toolcrib.manifest.kinds import Kind, Start, block_of, in_workspace, made_of
+from toolcrib.manifest.kinds import Kind, Start, block_of, filled_in, in_workspace, made_of
 from toolcrib.manifest.plugins import on_call
 from toolcrib.manifest.starter import Starter
 from toolcrib.manifest.yaml.diagnostics import Diagnostic
 from toolcrib.manifest.yaml.source import Document
 from toolcrib.spec import PythonExec, Tool
+from toolcrib.template import Values
 
 
 def _parse(block: dict[str, Any]) -> PythonExec:
@@ -23,6 +24,13 @@ def _parse(block: dict[str, Any]) -> PythonExec:
 
 def _write(config: PythonExec) -> dict[str, Any]:
     return {"return" if key == "returns" else key: value for key, value in block_of(config).items()}
+
+
+def _plan(tool: Tool, block: dict[str, Any], values: Values) -> dict[str, Any]:
+    plan = filled_in(tool, block, values)
+    if tool.config.by_name:
+        plan["would"]["kwargs"] = dict(values.arguments)
+    return plan
 
 
 def _absent(tool: Tool, document: Document, root: str) -> Iterator[Diagnostic]:
@@ -61,6 +69,7 @@ KIND = Kind(
     templated=("args", "kwargs"),
     fixed=("cwd", "venv", "module", "function"),
     absent=_absent,
+    plan=_plan,
     starts=lambda config: Start(cwd=config.cwd, module=config.module, venv=config.venv or ""),
     traced=lambda _: {"gen_ai.tool.type": "function"},
     confined=True,

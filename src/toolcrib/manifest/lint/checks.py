@@ -142,7 +142,7 @@ def placeholders(tool: Tool, document: Document) -> Iterator[Diagnostic]:
             else:
                 at = document.locate(path, key=True)
             yield document.diagnostic("placeholder", problem.message, path, hint=problem.hint, at=at)
-    if kind_of(tool).templated and not wrong:
+    if kind_of(tool).templated and not wrong and not tool.config.by_name:
         yield from _unused(tool, document)
 
 

@@ -37,6 +37,11 @@ class ExecConfig:
 
     __slots__ = ()
 
+    @property
+    def by_name(self) -> bool:
+        """Return True if a call passes all arguments on by their names, without a template."""
+        return False
+
 
 @record
 class FunctionExec(ExecConfig):
@@ -53,12 +58,16 @@ class PythonExec(ExecConfig):
 
     module: str
     function: str
-    args: tuple[Any, ...] = ()
-    kwargs: dict[str, Any] = field(default_factory=dict)
+    args: tuple[Any, ...] | None = None
+    kwargs: dict[str, Any] | None = None
     venv: str | None = None
     cwd: str = "."
     returns: Literal["json", "text"] = "json"
     timeout_ms: int | None = None
+
+    @property
+    def by_name(self) -> bool:
+        return self.args is None and self.kwargs is None
 
 
 @record

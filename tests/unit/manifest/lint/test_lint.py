@@ -88,6 +88,8 @@ CASES: list[tuple[str, str, str, str, int, int, str]] = [
     (PYTHON, "version: 1", "version: 1\nauth: {type: bearer, secret: KEY}", "auth", 5, 1, "no meaning"),
     (HTTP, "    url", "    headers: {Host: x}\n    url", "body", 14, 15, "set by the client"),
     (HTTP, "    url", "    headers: {V: 1.10}\n    url", "body", 14, 15, "the header V is a number"),
+    (HTTP, "      q: ${query}", "      q: ${query}\n      v: [1, 1.10]", "body", 17, 7, "query value v is a number"),
+    (HTTP, "    url", "    cookies: {c: 1.10}\n    url", "body", 14, 15, "the cookie c is a number"),
     (HTTP, "    url", '    headers: {X: "a\\nY: b"}\n    url', "body", 14, 15, "line breaks"),
     (HTTP, "network: true", f"network: true\n  secrets: {{KEY: {{}}}}\n{OAUTH}", "auth", 20, 58, "host"),
     (HTTP, "    url", "    response: {json_path: a, regex: b}\n    url", "response", 14, 37, "only one"),
@@ -417,6 +419,12 @@ def test_a_hostile_manifest_is_linted_within_seconds(text: str) -> None:
     found = findings(text)
     assert time.process_time() - started < 10
     assert 0 < len(found) < 500
+
+
+def test_arguments_that_are_passed_by_name_count_as_used() -> None:
+    inputs = "inputs: {schema: {type: object, properties: {n: {type: integer, description: Number}}}}\n"
+    assert findings(PYTHON + inputs) == []
+    assert [one.rule for one in findings(PYTHON + "    kwargs: {}\n" + inputs)] == ["unused-argument"]
 
 
 def test_many_findings_of_one_kind_are_reported_up_to_a_bound() -> None:

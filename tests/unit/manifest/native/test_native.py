@@ -124,7 +124,7 @@ def test_what_is_left_out_grants_nothing() -> None:
     assert found.limits == Limits()
     assert found.annotations == Annotations()
     assert (found.tags, found.examples) == ((), ())
-    assert found.config == PythonExec("tools.stats", "run", (), {}, None, ".", "json", None)
+    assert found.config == PythonExec("tools.stats", "run", None, None, None, ".", "json", None)
 
 
 def test_every_further_field_is_read() -> None:
