@@ -88,7 +88,7 @@ CASES: list[tuple[str, str, str, str, int, int, str]] = [
     (PYTHON, "version: 1", "version: 1\nauth: {type: bearer, secret: KEY}", "auth", 5, 1, "no meaning"),
     (HTTP, "    url", "    headers: {Host: x}\n    url", "body", 14, 15, "set by the client"),
     (HTTP, "    url", "    headers: {V: 1.10}\n    url", "body", 14, 15, "the header V is a number"),
-    (HTTP, "      q: ${query}", "      q: ${query}\n      v: [1, 1.10]", "body", 17, 7, "value v is a number"),
+    (HTTP, "      q: ${query}", "      q: ${query}\n      v: [1, 1.10]", "body", 17, 7, "v is a number"),
     (HTTP, "    url", "    cookies: {c: 1.10}\n    url", "body", 14, 15, "the cookie c is a number"),
     (HTTP, "    url", '    headers: {X: "a\\nY: b"}\n    url', "body", 14, 15, "line breaks"),
     (HTTP, "network: true", f"network: true\n  secrets: {{KEY: {{}}}}\n{OAUTH}", "auth", 20, 58, "host"),
