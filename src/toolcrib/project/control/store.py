@@ -88,10 +88,9 @@ class DecisionStore:
 
     @property
     def has_decisions(self) -> bool:
-        """True if `decisions` may be read without making or reaching what this process does not use yet."""
-        if self._server is not None and self._users_own is not None:
-            return bool(self._open)
-        return (self._vault.path / _DECISIONS).exists()
+        """True if `decisions` may be read without making a file for them."""
+        on_server = self._server is not None and self._users_own is not None
+        return on_server or (self._vault.path / _DECISIONS).exists()
 
     @shared_property
     def approvals(self) -> Approvals:

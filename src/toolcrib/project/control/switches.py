@@ -1,8 +1,7 @@
 """The switches of tools that are no records of the store: of the project, of MCP servers, the built-in ones.
 
 They are decisions of people, so they are kept where those are. With a database on a server every process that
-uses it follows it. Others of the same user and machine go by what was seen last, because a call that needs
-no database opens none.
+names it follows it. While the server is away, and without it, what this machine saw last counts.
 """
 
 from __future__ import annotations
@@ -21,6 +20,8 @@ from toolcrib.state.private import read_private, write_private
 _log = logging.getLogger(__name__)
 _LOOK_S = 0.2
 """Seconds until a change by another process counts."""
+_AWAY_S = 5
+"""Seconds until a server that did not answer is asked again."""
 _SEEN = "switches.json"
 _ROWS = "SELECT bundle, tool, enabled, switched_by, switched_at, mac FROM switches ORDER BY bundle, tool"
 _Rows = Mapping[tuple[str, str], bool]
@@ -92,26 +93,32 @@ class Switches:
                 self._take(self._read())
             except StateUnavailable as error:  # What was known last still counts.
                 _log.warning("the switches of tools cannot be read: %s", error)
+                self._next_look = time.monotonic() + _AWAY_S
+                if self._version is None:
+                    self._take(self._last_seen())
         return self._rows
 
     def _read(self) -> _Rows:
         if not self._store.has_decisions:
-            seen = read_private(self._vault.path / _SEEN)
-            rows = seen if isinstance(seen, list) else []
-            return {(str(bundle), str(tool)): bool(enabled) for bundle, tool, enabled in rows}
+            return self._last_seen()
         database, key = self._store.decisions
         if (version := database.version) == self._version:
             return self._rows
-        self._version = version
         found = {}
         for bundle, tool, enabled, by, at, mac in database.rows(_ROWS):
             # Whoever can write to a server could add some, as of every decision.
             if hmac.compare_digest(mac, _mac(key, bundle, tool, bool(enabled), by, at)):
                 found[bundle, tool] = bool(enabled)
+        self._version = version
         if database.waits and found != self._rows:
             listed = [[*pair, enabled] for pair, enabled in found.items()]
             write_private(self._vault.folder / _SEEN, listed)
         return found
+
+    def _last_seen(self) -> _Rows:
+        seen = read_private(self._vault.path / _SEEN)
+        rows = seen if isinstance(seen, list) else []
+        return {(str(bundle), str(tool)): bool(enabled) for bundle, tool, enabled in rows}
 
     def _take(self, rows: _Rows) -> None:
         if rows != self._rows:
