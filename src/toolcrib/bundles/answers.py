@@ -18,7 +18,7 @@ class BundleAnswer(BundleRecord, frozen=True, kw_only=True, rename="camel"):
     source: Source
     """The project's own tools, a Python file, an MCP server, the built-in tools, or records of the user."""
     tool_count: int
-    """Its tools, disabled ones too."""
+    """Its tools that the caller may see, disabled ones too."""
     availability: Availability
     unavailable_because: str | None
     """The reason if its record cannot be read: then it counts as disabled until it is put again."""

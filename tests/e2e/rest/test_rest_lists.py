@@ -97,6 +97,8 @@ def test_a_token_sees_the_tools_that_it_covers(server: HttpServerProcess, store:
     for words in ("", "&q=a"):
         counts = get(f"/tools/facets?bundleIDs={bundle}{words}").json
         assert (counts["total"], counts["types"], counts["bundles"]) == (1, {"http": 1}, {bundle: 1})
+    assert get(f"/tools/bundles/{bundle}").json["toolCount"] == 1
+    assert {one["toolCount"] for one in get(f"/tools/bundles?bundleIDs={bundle}").json["bundles"]} == {1}
     path = f"/tools/bundles/{bundle}/tools"
     assert get(f"{path}/seen-a/version/1").status == 200
     for hidden in ("other-a/version/1", "other-a/versions", "other-a/version/1/usage"):

@@ -454,18 +454,23 @@ class Bundles:
             return None
         return self.answer(self.store.tool(listed.bundle, listed.slug, listed.version), caller, identity)
 
-    def bundle_answers(self, bundles: Sequence[BundleRecord]) -> list[BundleAnswer]:
-        """Return bundles as they are read, with the number of their tools."""
+    def bundle_answers(
+        self, bundles: Sequence[BundleRecord], caller: str = "local", identity: Caller | None = None
+    ) -> list[BundleAnswer]:
+        """Return bundles as they are read, with the number of their tools that the caller may see."""
         from toolcrib.bundles.answers import BundleAnswer
         from toolcrib.bundles.reading import DamagedBundle
         from toolcrib.bundles.records import BundleRecord
 
+        visible = self.entries.visible(caller, identity)
         with self.stored.lock:
             listing = self.stored.listing
             _, mark = listing.since(None)
             if self._counts[0] != mark:
                 self._counts = mark, Counter(tool.bundle for tool in listing.tools())
             counts = self._counts[1]
+            if visible is not None:
+                counts = Counter(tool.bundle for tool in listing.tools() if visible(tool))
         names, sources = BundleRecord.__struct_fields__, self.store.sources
         found = []
         for one in bundles:

@@ -51,7 +51,8 @@ def list_bundles(request: RestRequest) -> Answer:
         and (before is None or (bundle.created_at, bundle.id) < before)
     ]
     page, token = page_of(found, query, question, lambda one: [one.created_at, one.id])
-    bundles = request.services.project.bundles.bundle_answers(page)
+    client = request.client
+    bundles = request.services.project.bundles.bundle_answers(page, client.caller, client.identity)
     return Answer(BundlePage(bundles=bundles, next_page_token=token))
 
 
@@ -99,7 +100,8 @@ def delete_bundle(request: RestRequest) -> Answer:
 
 
 def _answer(request: RestRequest, bundle: BundleRecord, status: int = 200) -> Answer:
-    (answer,) = request.services.project.bundles.bundle_answers([bundle])
+    client = request.client
+    (answer,) = request.services.project.bundles.bundle_answers([bundle], client.caller, client.identity)
     return Answer(answer, status, etag=bundle)
 
 
