@@ -20,7 +20,7 @@ from toolcrib.state.private import read_private, write_private
 _log = logging.getLogger(__name__)
 _LOOK_S = 0.2
 """Seconds until a change by another process counts."""
-_AWAY_S = 5
+_AWAY_S = 30
 """Seconds until a server that did not answer is asked again."""
 _SEEN = "switches.json"
 _ROWS = "SELECT bundle, tool, enabled, switched_by, switched_at, mac FROM switches ORDER BY bundle, tool"
