@@ -288,7 +288,7 @@ class ProjectCalls:
     def _find_unserved(self) -> None:
         """Make tools of bundles ready whose calls wait. Until it is used such a tool is not in the list."""
         here = self.offer().tools
-        names = [one.tool for one in self.stored.queue() if "/" in one.tool and one.tool not in here]
+        names = [tool for tool in self.stored.ready_tools() if "/" in tool and tool not in here]
         if names and self._loop is not None:
             # The registry belongs to the event loop; this runs in the thread that keeps leases.
             self._loop.call_soon_threadsafe(self._make_ready, names)
