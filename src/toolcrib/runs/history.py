@@ -208,6 +208,11 @@ class StoredCalls:
         with self._database.read() as tx:
             return {state: (tx.one(count, state) or (0,))[0] for state in ("ready", "running", "waiting")}
 
+    def ready_tools(self) -> list[str]:
+        """Return the tools of all calls that are ready, now or at their time."""
+        ready = "SELECT DISTINCT tool FROM calls WHERE state = 'ready'"
+        return [tool for (tool,) in self._database.rows(ready)]
+
     def queue(self) -> Sequence[QueuedTool]:
         """Return the tools with calls that are ready, those of the oldest call first."""
         query = "SELECT tool, COUNT(*), MIN(ready_at) FROM calls WHERE state = 'ready' AND ready_at <= ?"

@@ -27,8 +27,12 @@ class Lost(NamedTuple):
 
 def lost_rows(database: Database, table: str, lease_s: float) -> list[Lost]:
     """Return what was lost in the table `calls` or `runs`, at most 100 rows."""
+    holders = [
+        one for (one,) in database.rows(f"SELECT DISTINCT holder FROM {table} WHERE state = 'running'")
+    ]
+    if not holders:  # As each second where nothing runs: that is one way to a server.
+        return []
     with database.read() as tx:
-        holders = [one for (one,) in tx.all(f"SELECT DISTINCT holder FROM {table} WHERE state = 'running'")]
         found: list[Lost] = []
         for holder in filter(has_ended, holders):
             query = f"SELECT id FROM {table} WHERE state = 'running' AND holder = ? LIMIT {_MOST}"

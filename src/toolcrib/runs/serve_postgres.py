@@ -155,13 +155,28 @@ class _NotifiedLink(PsycopgDriver):
 
 
 class _Notices(PsycopgDriver):
+    """Takes notifications as they come. psycopg's own wait for them wakes up ten times a second."""
+
     lost: Callable[[], None]
 
     async def watch_notifies(self) -> None:
+        loop, socket = asyncio.get_running_loop(), self._connection.fileno()
+        loop.add_reader(socket, self._read)
         try:
-            await super().watch_notifies()
+            await self.shutdown.wait()
+        finally:
+            loop.remove_reader(socket)
+
+    def _read(self) -> None:
+        link = self._connection.pgconn
+        try:
+            link.consume_input()
         except psycopg.OperationalError:
+            self.shutdown.set()
             self.lost()
+        while (notice := link.notifies()) is not None:
+            for callback in self._listeners.get(notice.relname.decode(), ()):
+                callback(notice.extra.decode())
 
 
 class _Manager(QueueManager):

@@ -454,3 +454,12 @@ def test_the_event_loop_is_free_while_one_waits(address: Address) -> None:
         assert (await waiting).state == "done"
 
     asyncio.run(both())
+
+
+def test_where_nothing_runs_or_waits_each_second_takes_no_transaction(
+    calls: DurableCalls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls.submit("a", {})
+    monkeypatch.setattr(calls.database, "read", lambda: pytest.fail("a transaction"))
+    assert (calls.rescue(), calls.wake_decided()) == ([], [])
+    assert calls.ready_tools() == ["a"]

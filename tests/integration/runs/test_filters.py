@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from tests.crib import Crib
 from tests.databases import Address, clocked, open_database
 from tests.guarded import Wall
 from tests.integration.runs.test_calls import claimed
+from toolcrib import Toolset
 from toolcrib.errors import IdempotencyConflict, InvalidInput
 from toolcrib.project import Project
 from toolcrib.runs import DurableCalls
@@ -93,6 +95,25 @@ def test_many_calls_are_stored_together_or_not_at_all(project: Project) -> None:
     with pytest.raises(IdempotencyConflict):
         project.calls.submit_many([call(9), call(8, idempotency_key="y")])
     assert project.calls.count() == 1_003
+
+
+def test_many_calls_of_a_tool_of_another_process_look_it_up_once(project: Project) -> None:
+    other = Toolset()
+
+    @other.tool
+    def add(a: int) -> int:
+        """Add."""
+        return a
+
+    project.calls.known.record([(other.bound("add").tool, True)])
+    asked = list[str]()
+    sys.setprofile(lambda _, event, what: asked.append(what.__name__) if event == "c_call" else None)
+    try:
+        project.calls.submit_many([{"tool": "add", "arguments": {"a": a}} for a in range(1_000)])
+    finally:
+        sys.setprofile(None)
+    assert project.calls.count(tool="add") == 1_000
+    assert asked.count("execute") < 50
 
 
 async def test_runs_are_filtered_and_changed_together(crib: Crib) -> None:

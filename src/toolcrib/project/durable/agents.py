@@ -91,7 +91,7 @@ def agent_tools(
             identity=None if claim.identity is None else Caller.from_dict(json.loads(claim.identity)),
             trace=claim.trace,
         )
-        return calls.draft(call, calls.known.some((name,)).get(name))
+        return calls.draft(call, calls.known.some((name,)))
 
     def switch_on(agent: Agent) -> None:
         builtins.switch_on(agent.tools, agent_caller(agent.name))

@@ -90,20 +90,22 @@ class ProjectCalls:
         """
         return self.stored.submit(**self.draft(call), id=call.call_id, **how)
 
-    def draft(self, call: Call, elsewhere: Bound | None = None) -> dict[str, Any]:
+    def draft(self, call: Call, elsewhere: dict[str, Bound] | None = None) -> dict[str, Any]:
         """Check a call and return what is stored of it, as arguments of `DurableCalls.submit`.
 
-        `elsewhere` is a tool that another process runs. One that is not here is looked up among those. The
-        call's client is asked by `answer`. Without a trace the current span of OpenTelemetry counts.
+        `elsewhere` has tools that other processes run. One that is not here is looked up among those, and
+        added to it. The call's client is asked by `answer`. Without a trace the current span of OpenTelemetry
+        counts.
         """
-        ctx = Context.of(call)
-        if elsewhere is None:
+        ctx, elsewhere = Context.of(call), {} if elsewhere is None else elsewhere
+        if call.tool not in elsewhere:
             try:
                 ctx.tool = self._bound(call.tool).name
             except ToolcribError:
-                if (elsewhere := self.known.some((call.tool,)).get(call.tool)) is None:
+                elsewhere |= self.known.some((call.tool,))
+                if call.tool not in elsewhere:
                     raise
-        self._toolset.pipeline.admit(ctx, elsewhere)
+        self._toolset.pipeline.admit(ctx, elsewhere.get(call.tool))
         if ctx.idempotency_key is not None:
             require_key(ctx.idempotency_key)
         assert isinstance(ctx.arguments, Mapping)
@@ -131,11 +133,12 @@ class ProjectCalls:
         Each has `tool`, perhaps `arguments`, and options of `submit`. Raises the error of the first one that
         would be refused; `details` has its `index`, from 0.
         """
-        drafts = list[dict[str, Any]]()
+        drafts, elsewhere = list[dict[str, Any]](), dict[str, Bound]()
         for index, call in enumerate(calls):
             how = {name: value for name, value in call.items() if name in ("priority", "delay_s")}
             try:
-                drafts.append({**self.draft(Call(**{name: call[name] for name in call.keys() - how})), **how})
+                one = Call(**{name: call[name] for name in call.keys() - how})
+                drafts.append({**self.draft(one, elsewhere), **how})
             except ToolcribError as error:
                 error.message = f"call {index + 1}: {error.message}"
                 error.args, error.details["index"] = (error.message,), index
@@ -285,7 +288,7 @@ class ProjectCalls:
     def _find_unserved(self) -> None:
         """Make tools of bundles ready whose calls wait. Until it is used such a tool is not in the list."""
         here = self.offer().tools
-        names = [one.tool for one in self.stored.queue() if "/" in one.tool and one.tool not in here]
+        names = [tool for tool in self.stored.ready_tools() if "/" in tool and tool not in here]
         if names and self._loop is not None:
             # The registry belongs to the event loop; this runs in the thread that keeps leases.
             self._loop.call_soon_threadsafe(self._make_ready, names)

@@ -24,7 +24,7 @@ _PLACE = (
     " WHERE datname = current_database()"
 )
 # `true`: for this transaction only.
-_SET_PATH = "SELECT set_config('search_path', %s, true)"
+_SET_PATH = "SELECT set_config('search_path', $1, true)"
 _GET_PATH = "SELECT current_setting('search_path')"
 
 
@@ -43,7 +43,7 @@ def join(database: Database, connection: object, work: Callable[[Transaction], _
     _require_open(connection)
 
     def execute(sql: str, values: Sequence[Any] | None = None) -> Any:
-        return psycopg.Cursor(connection, row_factory=tuple_row).execute(sql.encode(), values)
+        return psycopg.RawCursor(connection, row_factory=tuple_row).execute(sql.encode(), values)
 
     with _reported(server):
         path = execute(_GET_PATH).fetchone()[0]  # begins the transaction, unless it has begun
@@ -70,7 +70,7 @@ async def join_async(database: Database, connection: object, work: Callable[[Tra
     async def run(sql: str, values: Sequence[Any] | None = None) -> _Answer:
         if left_alone:
             raise asyncio.CancelledError
-        cursor = psycopg.AsyncCursor(connection, row_factory=tuple_row)
+        cursor = psycopg.AsyncRawCursor(connection, row_factory=tuple_row)
         await cursor.execute(sql.encode(), values)
         return _Answer(cursor.rowcount, await cursor.fetchall() if cursor.description else [])
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import psycopg
 
 _BEAT = (
-    f"INSERT INTO holders VALUES (%s, {POSTGRES_NOW})"
+    f"INSERT INTO holders VALUES ($1, {POSTGRES_NOW})"
     " ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at"
 )
 _FORGET = f"DELETE FROM holders WHERE seen_at < {POSTGRES_NOW} - 86400"
