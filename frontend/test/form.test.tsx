@@ -2,6 +2,7 @@ import type { RJSFSchema } from "@rjsf/utils";
 import { act } from "react";
 import { createRoot } from "react-dom/client";
 import { afterEach, expect, test, vi } from "vitest";
+import { readExact, writeExact } from "../src/parts/exact";
 import { withoutDefaults } from "../src/parts/SchemaForm/schema";
 import SchemaForm from "../src/parts/SchemaForm/SchemaForm";
 import { errorsOf, validator } from "../src/parts/SchemaForm/validator";
@@ -36,11 +37,21 @@ test("nothing is filled in by itself, and a change keeps the rest of the value",
   expect(changes).toEqual([{ a: "2", unknown: [1] }]);
 });
 
+test("a number is sent as it is typed, and stays while another field changes", () => {
+  const nullable = { anyOf: [{ type: "number" }, { type: "null" }] };
+  const { box, changes } = form(object({ a: { type: "integer" }, b: nullable, c: { type: "string" } }), readExact('{"b": 1.10}') as Record<string, unknown>);
+  expect(box.querySelector<HTMLInputElement>("#args_b")?.value).toBe("1.10");
+  for (const typed of ["12345678901234567890", "1.50", ".5"]) type(box.querySelector("#args_a"), typed);
+  expect(changes.map((one) => writeExact(one))).toEqual(['{"b":1.10,"a":12345678901234567890}', '{"b":1.10,"a":1.50}', '{"b":1.10,"a":0.5}']);
+});
+
 test.each([
   ["a reference", object({ a: { $ref: "#/$defs/t" } }, { $defs: { t: { type: "string" } } }), "input#args_a"],
   ["a nullable text", object({ a: { type: ["string", "null"] } }), "input#args_a"],
   ["an enumeration", object({ a: { enum: ["x", null] } }), "select#args_a"],
   ["a date", object({ a: { type: "string", format: "date" } }), "input[type=date]"],
+  ["anything", object({ a: {} }), "p.muted"],
+  ["a schema in itself", object({ a: { $ref: "#/$defs/a" } }, { $defs: { a: object({ b: { $ref: "#/$defs/a" } }) } }), "button.add"],
   ["a list", object({ a: { type: "array", items: { type: "string" } } }), "button.add"],
   ["a map", object({ a: { type: "object", additionalProperties: { type: "string" } } }), "button.add"],
   ["several of a list", object({ a: { type: "array", uniqueItems: true, items: { enum: ["x", "y"] } } }), "input[type=checkbox]"],

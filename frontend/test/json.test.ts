@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
 import { plain, readObject } from "../src/parts/json";
+import { readExact, shownExact, writeExact } from "../src/parts/exact";
 import { literal } from "../src/pages/tools/copies";
 
 test("the text of an object is read, and the place of an error named", () => {
@@ -11,6 +12,13 @@ test("the text of an object is read, and the place of an error named", () => {
 
 test("hidden characters are written out, and others stay", () => {
   expect(plain("a\u202eb\u001b[31m\tc\n😀ü")).toBe("a\\u202eb\\u001b[31m\tc\n😀ü");
+});
+
+test("numbers stay as they are written, whatever texts stand beside them", () => {
+  const text = '{"n":[1.10,12345678901234567890,1E3,7],"s":["\\u0000","\\u00001.10","1.10"]}';
+  expect(writeExact(readExact(text))).toBe(text);
+  expect(literal(readExact(text))).toContain("[1.10, 12345678901234567890, 1E3, 7]");
+  expect(["1.10", '"a\\n"', "{}"].map((one) => shownExact(readExact(one)))).toEqual(["1.10", "a\n", "{}"]);
 });
 
 test("a value is written as Python writes it", () => {

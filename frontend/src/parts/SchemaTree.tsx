@@ -47,7 +47,7 @@ export function SchemaTree({ schema, none, root = schema, depth = 0 }: TreeProps
   const required = Array.isArray(schema.required) ? schema.required : [];
   if (properties.length === 0) return depth === 0 ? <p className="muted">{isEmpty(schema) ? none : typeOf(schema, root)}</p> : null;
   return (
-    <ul className="stack tree">
+    <ul className="tree">
       {properties.map(([name, value]) => {
         const part = followed(isSchema(value) ? value : {}, root);
         const below = [part, ...(isSchema(part.items) ? [part.items] : []), ...choicesOf(part)];

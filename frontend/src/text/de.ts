@@ -150,7 +150,7 @@ export const de: Messages = {
   "form.up": "Nach oben",
   "form.down": "Nach unten",
   "form.unset": "Nicht gesetzt",
-  "form.unsupported": "Für diesen Teil gibt es kein Formular: {reason} Nehmen Sie JSON.",
+  "form.unsupported": "Für diesen Teil gibt es kein Formular. Nehmen Sie JSON.",
   "palette.hint": "Tippen, um Tools und Seiten zu suchen",
   "palette.pages": "Seiten",
   "palette.actions": "Aktionen",

@@ -147,7 +147,7 @@ export const en = {
   "form.up": "Move up",
   "form.down": "Move down",
   "form.unset": "Not set",
-  "form.unsupported": "This part has no form: {reason} Use JSON.",
+  "form.unsupported": "This part has no form. Use JSON.",
   "palette.hint": "Type to search tools and pages",
   "palette.pages": "Pages",
   "palette.actions": "Actions",

@@ -29,7 +29,7 @@ from toolcrib.executors.mcp.process.stdio import StdioLink
 from toolcrib.executors.mcp.server import McpServer
 from toolcrib.guard import SETTINGS, Ledger, resolve
 from toolcrib.manifest.dialects.mcp_file import with_server, without_server
-from toolcrib.manifest.dialects.mcp_servers import ServerSpec, read_server
+from toolcrib.manifest.dialects.mcp_servers import ServerSpec, read_server, servers_key
 from toolcrib.project.config.mcp import FILE
 from toolcrib.project.config.settings import Config, is_trusted, load_config
 from toolcrib.project.project import Project
@@ -43,8 +43,6 @@ from toolcrib.spec.record import record
 from toolcrib.state import user_name
 from toolcrib.state.private import read_inside, replace_file
 
-KEYS = ("mcpServers",)
-"""The keys in `.mcp.json` that lead to its servers."""
 WAIT_S = 120.0
 """Seconds that a server has to list its tools the first time."""
 _NO_HOST = "none"
@@ -128,7 +126,7 @@ class NewServer:
             entry = dict(config.servers.shared[name])
             stated = entry.get("permissions") or {}
             entry["permissions"] = {**stated, "network": network.as_json(), "fs": files}
-            text = with_server(text, path, KEYS, name, entry)
+            text = with_server(text, path, _keys(text), name, entry)
             only = replace(
                 spec.permissions, network=network, read=tuple(files["read"]), write=tuple(files["write"])
             )
@@ -180,7 +178,7 @@ class OldServer:
         """Return the change that removes a server. Raises NotFoundError if it is not in the file."""
         path, root = project.root / FILE, project.root
         before = read_inside(path, root)
-        text = without_server(before or "", path, KEYS, name)
+        text = without_server(before or "", path, _keys(before), name)
         return cls(
             name, path, before, text, load_config(project.place.config, root).since(project.trust.ledger)
         )
@@ -378,10 +376,18 @@ def _grant_named(
 
 
 def _added(path: Path, before: str | None, name: str, entry: dict[str, Any]) -> str:
+    keys = _keys(before)
     try:
-        taken = name in json.loads(before or "{}")[KEYS[0]]
+        taken = name in json.loads(before or "{}")[keys[0]]
     except (ValueError, KeyError, TypeError):  # An unusable file is refused below.
         taken = False
     if taken:
         raise ConflictError(f"{path} has a server {name} already", hint=_TAKEN)
-    return with_server(before or "", path, KEYS, name, entry)
+    return with_server(before or "", path, keys, name, entry)
+
+
+def _keys(text: str | None) -> tuple[str]:
+    """Return the keys that lead to the servers in the text of `.mcp.json`: VS Code writes another one."""
+    with suppress(ValueError):
+        return (servers_key(json.loads(text or "{}")),)
+    return (servers_key(None),)

@@ -97,7 +97,7 @@ main()
 
 
 def test_a_server_is_removed_and_the_rest_stays_trusted(crib: Crib) -> None:
-    crib.write(".mcp.json", '{"other": [1], "mcpServers": {}}')
+    crib.write(".mcp.json", '{"other": [1], "servers": {}}')  # the key of VS Code
     crib.write(".toolcrib/config.yml", "# Nothing yet.\n")
     for name in ("one", "two"):
         assert add(crib, name, "--yes", "--", sys.executable, "server.py").returncode == 0
@@ -116,7 +116,7 @@ def test_a_server_is_removed_and_the_rest_stays_trusted(crib: Crib) -> None:
     done = remove("one", "--yes", "--json")
     assert json.loads(done.stdout) == {"removed": "one", "file": f"{crib.root}/.mcp.json"}
     document = json.loads((crib.root / ".mcp.json").read_text())
-    assert (document["other"], list(document["mcpServers"])) == ([1], ["two"])
+    assert (list(document), list(document["servers"])) == (["other", "servers"], ["two"])
     assert text(run(["run", "two__hello", "--root", str(crib.root)], crib.root)).stdout == "hello\n"
     # It removes also from a project that nobody trusts, and trusts nothing by that.
     crib.write(".mcp.json", '{"mcpServers": {"theirs": {"command": "sh"}, "more": {"command": "sh"}}}')

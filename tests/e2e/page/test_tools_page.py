@@ -92,7 +92,11 @@ def test_the_form_has_choices_files_maps_and_null(opened: Open, server: HttpServ
         "photo": {"type": "string", "contentEncoding": "base64"},
         "ages": {"type": "object", "additionalProperties": {"type": "integer"}},
     }
-    schema = {"type": "object", "required": ["pet"], "properties": properties, "$defs": kinds}
+    # A schema within itself is laid out at once, however deep it is shown.
+    properties["family"] = {"$ref": "#/$defs/family"}
+    family = {"type": "object", "properties": {"head": {"type": "string"}, "next": properties["family"]}}
+    defs = {**kinds, "family": family}
+    schema = {"type": "object", "required": ["pet"], "properties": properties, "$defs": defs}
     body = {
         "type": "http",
         "description": "Adopts a pet.",

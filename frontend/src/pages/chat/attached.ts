@@ -2,6 +2,7 @@
 
 import { useState } from "react";
 import { api, data, type ToolItem } from "../../api/client";
+import { shownExact } from "../../parts/exact";
 import { t } from "../../text";
 import { callOf, type Ended, follow } from "../tools/call";
 
@@ -70,9 +71,7 @@ export async function invoked(message: string): Promise<Attached | string | unde
 /** Return a message with the outputs of its tools, as the agent gets it. */
 export function withOutputs(message: string, all: readonly Attached[]): string {
   const outputs = all.map(({ tool, text, ended: end }) => {
-    const value = end?.result.value;
-    const shown = typeof value === "string" ? value : JSON.stringify(value);
-    return `${t("chat.output.of", { tool: tool.name, arguments: text })}\n${shown}`;
+    return `${t("chat.output.of", { tool: tool.name, arguments: text })}\n${shownExact(end?.result.value)}`;
   });
   return [message, ...outputs].join("\n\n");
 }

@@ -1,6 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { api, data, type Schemas, type Tool } from "../../api/client";
+import { readExact, writeExact } from "../../parts/exact";
 import { plain } from "../../parts/json";
 import { Badge, Button, Card, When } from "../../parts/small";
 import { Shown } from "../../parts/states";
@@ -14,8 +15,14 @@ const TONES: Record<string, "good" | "bad" | "warn"> = { success: "good", error:
 export function History({ tool, use }: { tool: Tool; use: (text: string) => void }) {
   const calls = useQuery({
     queryKey: ["audit", "history", tool.name],
-    queryFn: () => data(api.GET("/audit", { params: { query: { tool: tool.name, pageSize: PAGE } } })),
-    select: ({ lines }: Schemas["LinePage"]) => lines.filter((line) => line.fields?.params !== undefined && line.fields.status !== undefined).slice(0, FEW),
+    queryFn: () => data(api.GET("/audit", { params: { query: { tool: tool.name, pageSize: PAGE } }, parseAs: "text" })),
+    select: (text: string) => {
+      const [{ lines }, exact] = [JSON.parse(text), readExact(text)] as [Schemas["LinePage"], Schemas["LinePage"]];
+      return lines
+        .map((line, index) => ({ ...line, params: exact.lines[index]?.fields?.params }))
+        .filter(({ params, fields }) => params !== undefined && fields?.status !== undefined)
+        .slice(0, FEW);
+    },
   });
   return (
     <Card title={t("tool.history")}>
@@ -26,8 +33,9 @@ export function History({ tool, use }: { tool: Tool; use: (text: string) => void
           ) : (
             <>
               <ul className="stack history">
-                {found.map(({ seq, time, fields = {} }) => {
-                  const { params, status, caller, ms } = fields;
+                {found.map(({ seq, time, fields = {}, params }) => {
+                  const { status, caller, ms } = fields;
+                  const text = plain(writeExact(params));
                   const isWhole = typeof params === "object" && !(Array.isArray(fields.cut) && fields.cut.includes("params"));
                   return (
                     <li key={seq}>
@@ -37,11 +45,11 @@ export function History({ tool, use }: { tool: Tool; use: (text: string) => void
                         {typeof ms === "number" && <span>{t("test.duration", { ms: number(Math.round(ms)) })}</span>}
                         {time !== undefined && <When moment={time} />}
                       </p>
-                      <code className="one-line" title={JSON.stringify(params, null, 2)}>{plain(JSON.stringify(params))}</code>
+                      <code className="one-line" title={writeExact(params, 2)}>{text}</code>
                       {isWhole && (
                         <Button
-                          aria-label={t("tool.history.again", { arguments: plain(JSON.stringify(params)) })}
-                          onClick={() => use(JSON.stringify(params, null, 2))}
+                          aria-label={t("tool.history.again", { arguments: text })}
+                          onClick={() => use(writeExact(params, 2))}
                         >
                           {t("tool.examples.use")}
                         </Button>

@@ -1,6 +1,7 @@
 import type { Schemas } from "../../api/client";
 import { Code } from "../../parts/Code";
 import { Badge } from "../../parts/small";
+import { shownExact } from "../../parts/exact";
 import { plain } from "../../parts/json";
 import { meaning, number, t } from "../../text";
 import type { CallEvent, Ended } from "./call";
@@ -42,7 +43,7 @@ export function Result({ ended }: { ended: Ended }) {
         <Badge tone={tones[state]}>{t(`test.${state}`)}</Badge>
         {call !== null && <Times call={call} />}
       </p>
-      {ok ? <Code text={typeof value === "string" ? value : JSON.stringify(value, null, 2)} /> : <Problem error={error} />}
+      {ok ? <Code text={shownExact(value)} /> : <Problem error={error} />}
       {(warnings ?? []).map((warning) => (
         <p key={warning} className="muted">
           {plain(warning)}

@@ -2,6 +2,7 @@
 
 import type { Tool } from "../../api/client";
 import { prefix } from "../../api/session";
+import { readExact, writeExact } from "../../parts/exact";
 
 const quoted = (text: string) => `'${text.replaceAll("'", `'\\''`)}'`;
 
@@ -28,7 +29,7 @@ from toolcrib import Project
 
 async def main() -> None:
     async with Project.open() as project:
-        result = await project.call(${JSON.stringify(tool.name)}, ${literal(JSON.parse(text))})
+        result = await project.call(${JSON.stringify(tool.name)}, ${literal(readExact(text))})
         print(result.value if result.ok else result.error)
 
 
@@ -36,7 +37,7 @@ asyncio.run(main())
 `;
 }
 
-/** Return a JSON value as Python writes it. */
+/** Return an exact JSON value as Python writes it. */
 export function literal(value: unknown): string {
   if (value === null) return "None";
   if (value === true) return "True";
@@ -46,5 +47,5 @@ export function literal(value: unknown): string {
     const entries = Object.entries(value).map(([key, one]) => `${JSON.stringify(key)}: ${literal(one)}`);
     return `{${entries.join(", ")}}`;
   }
-  return JSON.stringify(value);
+  return writeExact(value);
 }

@@ -3,11 +3,12 @@ import { englishStringTranslator, TranslatableString, type UiSchema } from "@rjs
 import { useMemo, useState } from "react";
 import "./form.css";
 import { withoutDefaults } from "./schema";
-import { templates, widgets } from "./templates";
+import { fields, templates, widgets } from "./templates";
 import { errorsOf, validator } from "./validator";
 
 type Props = {
   schema: Record<string, unknown>;
+  /** As `readExact` has read it. */
   value: Record<string, unknown>;
   /** What the server found wrong with a value that it refused. */
   refused: { path: string; message: string }[];
@@ -16,7 +17,8 @@ type Props = {
 
 const UI: UiSchema = { "ui:submitButtonOptions": { norender: true }, "ui:title": " " };
 
-/** A form for one JSON object. Only what can have no other value is filled in: what is not set is not sent. */
+/** A form for one JSON object. What is not set is not sent. Only of what is required a constant is filled in,
+ * an empty object, and of several forms the first. */
 export default function SchemaForm({ schema, value, refused, onChange }: Props) {
   const [touched, setTouched] = useState(false);
   // Its name and description stand above the form already.
@@ -30,6 +32,7 @@ export default function SchemaForm({ schema, value, refused, onChange }: Props) 
       formData={value}
       validator={validator}
       templates={templates}
+      fields={fields}
       widgets={widgets}
       extraErrors={errorsOf(refused)}
       liveValidate={touched ? "onChange" : undefined}

@@ -11,7 +11,8 @@ const PARTS = new Set(["items", "prefixItems", "additionalProperties", "oneOf", 
 /** Return the schema with its defaults in words. */
 export function withoutDefaults(schema: unknown): RJSFSchema {
   if (typeof schema !== "object" || schema === null) return schema as RJSFSchema;
-  const { default: value, ...rest } = schema as RJSFSchema;
+  // One without keywords takes anything: the form leaves it out, and does not say so.
+  const { default: value, ...rest } = Object.keys(schema).length === 0 ? { description: "" } : (schema as RJSFSchema);
   const parts = Object.entries(rest).map(([key, part]) => {
     if (Array.isArray(part)) return [key, PARTS.has(key) ? part.map(withoutDefaults) : part];
     if (PARTS.has(key)) return [key, withoutDefaults(part)];

@@ -3,18 +3,21 @@
 import {
   ADDITIONAL_PROPERTY_FLAG,
   type ArrayFieldItemTemplateProps,
+  type CyclicSchemaExpandProps,
   type DescriptionFieldProps,
   type FieldErrorProps,
+  type FieldProps,
   type FieldTemplateProps,
   type IconButtonProps,
   type MultiSchemaFieldTemplateProps,
   type TemplatesType,
   type TitleFieldProps,
-  type UnsupportedFieldProps,
   type WidgetProps,
   type WrapIfAdditionalTemplateProps,
 } from "@rjsf/utils";
+import type { ComponentType } from "react";
 import { type Key, t } from "../../text";
+import { fieldText, numberOf } from "../exact";
 
 function Field(props: FieldTemplateProps) {
   const { id, label, children, errors, description, hidden, required, displayLabel, schema } = props;
@@ -104,8 +107,17 @@ function Choice({ selector, optionSchemaField }: MultiSchemaFieldTemplateProps) 
   );
 }
 
-function Unsupported({ reason = "" }: UnsupportedFieldProps) {
-  return <p className="muted">{t("form.unsupported", { reason: String(reason) })}</p>;
+function Unsupported() {
+  return <p className="muted">{t("form.unsupported")}</p>;
+}
+
+/** A schema that contains itself is shown one step further at a time. */
+function Cycle({ name, fieldPathId, onExpand }: CyclicSchemaExpandProps) {
+  return (
+    <button type="button" className="button add" onClick={() => onExpand(fieldPathId.$id)}>
+      + {t("form.add")}: {name}
+    </button>
+  );
 }
 
 function button(label: Key, sign: string) {
@@ -170,6 +182,14 @@ function FileField({ id, value, required, disabled, schema, onChange }: WidgetPr
   );
 }
 
+/** A number stays as it is typed: 1.10, or one of 20 digits. */
+function NumberField({ formData, onChange, ...props }: FieldProps) {
+  const StringField = props.registry.fields.StringField as ComponentType<FieldProps>;
+  const change: FieldProps["onChange"] = (typed, ...where) => onChange(typeof typed === "string" ? numberOf(typed) : typed, ...where);
+  return <StringField {...props} formData={fieldText(formData)} onChange={change} />;
+}
+
+export const fields = { NumberField };
 export const widgets = { SelectWidget: Select, FileWidget: FileField };
 
 export const templates: Partial<Omit<TemplatesType, "ButtonTemplates">> & {
@@ -183,6 +203,7 @@ export const templates: Partial<Omit<TemplatesType, "ButtonTemplates">> & {
   FieldErrorTemplate: Errors,
   MultiSchemaFieldTemplate: Choice,
   UnsupportedFieldTemplate: Unsupported,
+  CyclicSchemaExpandTemplate: Cycle,
   ButtonTemplates: {
     AddButton: Add,
     RemoveButton: button("secrets.remove", "✕"),

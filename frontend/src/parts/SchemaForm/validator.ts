@@ -2,6 +2,7 @@
 
 import { type OutputUnit, Validator } from "@cfworker/json-schema";
 import { type RJSFSchema, type RJSFValidationError, toErrorSchema, type ValidatorType } from "@rjsf/utils";
+import { writeExact } from "../exact";
 
 type Violation = { path: string; message: string };
 
@@ -12,7 +13,7 @@ function found(schema: RJSFSchema, value: unknown, root: RJSFSchema): OutputUnit
   // The form resolves references against the whole schema, whose definitions the part may name.
   const definitions = { definitions: root.definitions, $defs: root.$defs };
   const whole = Object.fromEntries(Object.entries({ ...definitions, ...schema }).filter(([, one]) => one !== undefined));
-  return new Validator(whole, "2020-12", false).validate(value ?? null).errors;
+  return new Validator(whole, "2020-12", false).validate(JSON.parse(writeExact(value ?? null))).errors;
 }
 
 /** Return the path of a place as the form names it: `#/a/0` is `.a.0`. */
