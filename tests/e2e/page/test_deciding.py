@@ -241,6 +241,18 @@ def test_a_decision_counts_for_later_calls(
     for call in (first, ask(server, other, tool=tool)):
         server.send("GET", f"/tools/calls/{call}/events")  # Until its end.
         assert result(server, call)["status"] == "ok"
+    grant = page.get_by_role("region", name="Decisions in force").get_by_role("listitem")
+    expect(grant).to_contain_text(f"{tool}approved")
+    for name in ("Revoke", "Really Revoke?"):
+        grant.get_by_role("button", name=name).click()
+    expect(grant).to_have_count(0)
+    ask(server, other, tool=tool)
+    card = request(page, other)
+    card.get_by_role("button", name="Deny").click()
+    expect(grant).to_contain_text(f"{tool}denied")
+    for name in ("Revoke", "Really Revoke?"):
+        grant.get_by_role("button", name=name).click()
+    expect(grant).to_have_count(0)
 
 
 def test_a_decision_counts_for_its_session_alone(opened: Open, server: HttpServerProcess) -> None:

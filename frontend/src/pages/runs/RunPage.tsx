@@ -140,7 +140,11 @@ function CallResult({ id }: { id: string }) {
     queryKey: ["calls", id],
     queryFn: () => data(api.GET("/tools/calls/{callId}", { params: { path: { callId: id } } })),
   });
-  return <Shown query={found}>{(call) => call.result != null && <Result ended={{ result: call.result, call }} />}</Shown>;
+  return (
+    <Shown query={found}>
+      {(call) => call.result != null && <div className="stack"><Result ended={{ result: call.result, call }} /></div>}
+    </Shown>
+  );
 }
 
 function Below({ runs }: { runs: Schemas["RunRecord"][] }) {
