@@ -18,6 +18,7 @@ export const de: Messages = {
   "app.language": "Sprache",
   "app.logout": "Abmelden",
   "page.tools": "Tools",
+  "page.broken": "Diese Seite konnte nicht geladen werden",
   "page.nothing": "Diese Seite gibt es nicht",
 
   "login.title": "Sie sind nicht angemeldet",

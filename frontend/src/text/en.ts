@@ -15,6 +15,7 @@ export const en = {
   "app.language": "Language",
   "app.logout": "Log out",
   "page.tools": "Tools",
+  "page.broken": "This page could not be loaded",
   "page.nothing": "There is no such page",
 
   "login.title": "You are not logged in",
