@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import quote
 
 from tests import mcp_servers
-from tests.crib import SH, Crib
+from tests.crib import Crib
 from tests.http_server import HttpServerProcess, http_server
 from toolcrib import Project
 from toolcrib.guard import Ledger
@@ -170,7 +170,7 @@ def filled(root: Path) -> Iterator[HttpServerProcess]:
     asyncio.run(_trust_servers(root, data))
     with http_server(root) as server:
         # What was made after trust waits for it.
-        crib.tool("new_idea", "command", {"entrypoint": "sh", "args": ["-c", "true"]}, SH, tags=["demo"])
+        crib.shell("new_idea", description="Came after trust.", tags=["demo"])
         _put_records(server)
         _make_calls(server)
         _make_runs(server)

@@ -10,7 +10,7 @@ import {
 } from "@tanstack/react-router";
 import { PAGES } from "./pages";
 import { Shell } from "./parts/Shell";
-import { Nothing } from "./parts/states";
+import { Broken, Nothing } from "./parts/states";
 
 const root = createRootRoute({ component: Shell, notFoundComponent: Nothing });
 
@@ -37,5 +37,6 @@ export const router = createRouter({
     return text === "" ? "" : `?${text}`;
   },
   scrollRestoration: true,
+  defaultErrorComponent: Broken,
   defaultPreload: false,
 });

@@ -44,7 +44,7 @@ export function Pages<Page, Row>({ pages, rows, none, children }: Props<Page, Ro
 }
 
 /** Return the part of a long list that was scrolled to, and the button for more of it. */
-export function useSome<T>(all: readonly T[], step = 100): [readonly T[], ReactNode] {
+export function useSome<T>(all: readonly T[], step = 50): [readonly T[], ReactNode] {
   const [most, setMost] = useState(step);
   return [all.slice(0, most), all.length > most && <More load={() => setMost(most + step)} />];
 }

@@ -31,6 +31,16 @@ export function Nothing() {
   return <Heading text={t("page.nothing")} />;
 }
 
+/** A page whose files could not be loaded, or that failed. */
+export function Broken({ error }: { error: unknown }) {
+  return (
+    <>
+      <Heading text={t("page.broken")} />
+      <Failure error={error} retry={() => location.reload()} />
+    </>
+  );
+}
+
 const TITLES: Record<string, Key> = { offline: "state.offline", denied: "state.forbidden" };
 
 /** The reason of a failure in the words of the server, and what to do next. */

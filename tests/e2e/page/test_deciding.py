@@ -139,6 +139,14 @@ def test_a_call_is_approved_and_another_denied_on_a_phone(opened: Open, server: 
     assert "Not today." in json.dumps(result(server, second)["result"])
 
 
+def revoke(page: Page, text: str) -> None:
+    grants = page.get_by_role("region", name="Decisions in force").get_by_role("listitem")
+    grant = grants.filter(has_text=text)
+    for name in ("Revoke", "Really Revoke?"):
+        grant.get_by_role("button", name=name).click()
+    expect(grant).to_have_count(0)
+
+
 def test_who_comes_second_is_told(opened: Open, server: HttpServerProcess) -> None:
     call = ask(server, "echo before")
     first, second = opened(), opened()
@@ -241,6 +249,12 @@ def test_a_decision_counts_for_later_calls(
     for call in (first, ask(server, other, tool=tool)):
         server.send("GET", f"/tools/calls/{call}/events")  # Until its end.
         assert result(server, call)["status"] == "ok"
+    revoke(page, f"{tool}approved")
+    ask(server, other, tool=tool)
+    card = request(page, other)
+    card.get_by_label("Note").fill("Not again.")
+    card.get_by_role("button", name="Deny").click()
+    revoke(page, "Not again.")
 
 
 def test_a_decision_counts_for_its_session_alone(opened: Open, server: HttpServerProcess) -> None:

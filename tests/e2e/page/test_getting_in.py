@@ -54,6 +54,18 @@ def test_many_tabs_are_open_at_once_and_follow_the_server(opened: Open, server: 
             browser.page = tabs[0]
 
 
+def test_a_page_that_cannot_be_loaded_says_so_and_is_tried_again(opened: Open) -> None:
+    browser = opened()
+    page = browser.log_in()
+    browser.context.set_offline(True)
+    page.get_by_role("link", name="Audit").click()
+    expect(page.get_by_role("heading", name="This page could not be loaded")).to_be_visible()
+    browser.context.set_offline(False)
+    page.get_by_role("button", name="Try again").click()
+    expect(page.get_by_role("heading", name="Audit")).to_be_visible()
+    browser.problems.clear()
+
+
 def test_logging_out_ends_the_session_in_every_tab(opened: Open) -> None:
     browser = opened()
     page = browser.log_in()

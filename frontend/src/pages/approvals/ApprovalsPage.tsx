@@ -5,11 +5,12 @@ import { Rows } from "../../parts/small";
 import { Empty, Shown } from "../../parts/states";
 import { t } from "../../text";
 import { groupsOf } from "./diff";
+import { Grants } from "./Grants";
 import { Request } from "./Request";
 import { TrustInbox } from "./TrustInbox";
 import "./approvals.css";
 
-/** The calls that wait for a person, and what waits for trust. */
+/** The calls that wait for a person, what waits for trust, and the decisions in force. */
 export function Page() {
   const pending = useQuery({
     queryKey: ["approvals", "pending"],
@@ -26,6 +27,7 @@ export function Page() {
         )}
       </Shown>
       <TrustInbox />
+      <Grants />
     </div>
   );
 }

@@ -1,5 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link, useParams } from "@tanstack/react-router";
+import { memo } from "react";
 import { api, data, type Schemas } from "../../api/client";
 import { Code, Value } from "../../parts/Code";
 import { Heading } from "../../parts/Heading";
@@ -16,6 +17,7 @@ import { Timeline } from "./Timeline";
 import { WorkflowGraph } from "./WorkflowGraph";
 import "./runs.css";
 
+type Iteration = Schemas["Timeline"]["iterations"][number];
 const WORKFLOW = "workflow:";
 /** Call states with a result, which is shown at once for the first few that failed. */
 const ENDS = new Set(["done", "failed", "discarded", "unknown"]);
@@ -94,7 +96,7 @@ function Actions({ run }: { run: Schemas["Timeline"] }) {
 
 /** What was asked, what the model said and called, and its answer. */
 function Conversation({ run }: { run: Schemas["Timeline"] }) {
-  const [steps, more] = useSome(run.iterations);
+  const [steps, more] = useSome(run.iterations, FEW);
   return (
     <Card className="stack" title={t("run.conversation")}>
       <Code className="said" text={run.prompt} />
@@ -108,7 +110,7 @@ function Conversation({ run }: { run: Schemas["Timeline"] }) {
   );
 }
 
-function Step({ step }: { step: Schemas["Timeline"]["iterations"][number] }) {
+function Step({ step }: { step: Iteration }) {
   const [calls, more] = useSome(step.calls);
   return (
     <div className={step.live ? "stack" : "stack replaced"}>
@@ -116,18 +118,9 @@ function Step({ step }: { step: Schemas["Timeline"]["iterations"][number] }) {
         {t("run.step", { n: step.number })} <span className="muted">{step.model}</span>
       </h3>
       {step.text !== "" && <Code text={step.text} />}
-      <ul className="bullets">
+      <ul className="calls">
         {calls.map((call, index) => (
-          <li key={index}>
-            <StateBadge state={call.state} /> <code>{call.name}</code> <Value text={JSON.stringify(call.arguments)} />{" "}
-            {call.runId !== undefined && <Link to={`/runs/${call.runId}`}>{t("run.child", { agent: call.agent ?? "" })}</Link>}
-            {call.state === "waiting" && call.callId !== undefined && <Link to="/approvals">{t("page.approvals")}</Link>}
-            {call.served === false && <span className="wrong"> {t("run.unserved")}</span>}
-            {call.answer != null && <Value text={call.answer} />}
-            {call.callId !== undefined && ENDS.has(call.state) && (
-              <Fold title={t("test.result")} open={call.state !== "done" && index < FEW}>{() => <CallResult id={call.callId ?? ""} />}</Fold>
-            )}
-          </li>
+          <Call key={index} call={call} open={index < FEW} />
         ))}
       </ul>
       {more}
@@ -135,12 +128,33 @@ function Step({ step }: { step: Schemas["Timeline"]["iterations"][number] }) {
   );
 }
 
+/** One call of a step. Of thousands only those that have changed are made again. */
+const Call = memo(function Call({ call, open }: { call: Iteration["calls"][number]; open: boolean }) {
+  const { state, name, runId, callId, agent, served, answer } = call;
+  return (
+    <li>
+      <StateBadge state={state} /> <code>{name}</code> <Value text={JSON.stringify(call.arguments)} />{" "}
+      {runId !== undefined && <Link to={`/runs/${runId}`}>{t("run.child", { agent: agent ?? "" })}</Link>}
+      {state === "waiting" && callId !== undefined && <Link to="/approvals">{t("page.approvals")}</Link>}
+      {served === false && <span className="wrong"> {t("run.unserved")}</span>}
+      {answer != null && <Value text={answer} />}
+      {callId !== undefined && ENDS.has(state) && (
+        <Fold title={t("test.result")} open={state !== "done" && open}>{() => <CallResult id={callId} />}</Fold>
+      )}
+    </li>
+  );
+});
+
 function CallResult({ id }: { id: string }) {
   const found = useQuery({
     queryKey: ["calls", id],
     queryFn: () => data(api.GET("/tools/calls/{callId}", { params: { path: { callId: id } } })),
   });
-  return <Shown query={found}>{(call) => call.result != null && <Result ended={{ result: call.result, call }} />}</Shown>;
+  return (
+    <Shown query={found}>
+      {(call) => call.result != null && <div className="stack"><Result ended={{ result: call.result, call }} /></div>}
+    </Shown>
+  );
 }
 
 function Below({ runs }: { runs: Schemas["RunRecord"][] }) {

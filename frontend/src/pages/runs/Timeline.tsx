@@ -1,4 +1,4 @@
-import { useState } from "react";
+import { memo, useMemo, useState } from "react";
 import type { Schemas } from "../../api/client";
 import { Choice } from "../../parts/fields";
 import { useSome } from "../../parts/Pages";
@@ -11,7 +11,7 @@ const ZOOMS = [1, 2, 4, 8];
 /** The model steps of a run and its calls, with their attempts and waits, as bars over time. */
 export function Timeline({ run }: { run: Schemas["Timeline"] }) {
   const [zoom, setZoom] = useState(1);
-  const { placed, gaps } = place(rowsOf(run.iterations));
+  const { placed, gaps } = useMemo(() => place(rowsOf(run.iterations)), [run.iterations]);
   const [shown, more] = useSome(placed);
   if (placed.length === 0) return null;
   return (
@@ -39,7 +39,7 @@ export function Timeline({ run }: { run: Schemas["Timeline"] }) {
 
 const seconds = (ms: number) => number(Math.round(ms / 100) / 10);
 
-function Bars({ row: { label, state, attempts, spans } }: { row: Row<Placed> }) {
+const Bars = memo(function Bars({ row: { label, state, attempts, spans } }: { row: Row<Placed> }) {
   const sum = (isOne: (span: Placed) => boolean) => spans.filter(isOne).reduce((ms, { from, to }) => ms + to - from, 0);
   const asked = sum(({ kind }) => kind === "approval");
   return (
@@ -57,4 +57,4 @@ function Bars({ row: { label, state, attempts, spans } }: { row: Row<Placed> }) 
       </span>
     </>
   );
-}
+});
