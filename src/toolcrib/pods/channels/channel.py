@@ -111,6 +111,8 @@ class Channel(ABC):
     name: ClassVar[str]
     limit: ClassVar[int]
     """UTF-16 units of one message, as the services count them; longer texts are split."""
+    defaults: ClassVar[Mapping[str, str]] = {}
+    """Variables that need not be set."""
 
     def __init__(self, settings: Settings, egress: Egress) -> None:
         self.settings, self._egress = settings, egress
