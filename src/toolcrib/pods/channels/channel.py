@@ -118,7 +118,7 @@ class Channel(ABC):
         self.settings, self._egress = settings, egress
 
     async def check(self) -> None:  # noqa: B027 - not every channel has a token
-        """Find out if the service accepts the token."""
+        """Find out if the settings are there, and if the service accepts the token."""
 
     @abstractmethod
     async def send(self, message: Outbound, key: str) -> None:

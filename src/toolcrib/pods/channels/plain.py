@@ -29,6 +29,10 @@ class Webhook(Channel):
     name = "webhook"
     limit = 1_000_000
 
+    async def check(self) -> None:
+        for name in ("URL", "SECRET"):
+            self.settings.need(name)
+
     async def send(self, message: Outbound, key: str) -> None:
         body = msgspec.json.encode(message)
         made = hmac.new(self.settings.need("SECRET").encode(), body, hashlib.sha256).hexdigest()
