@@ -36,13 +36,10 @@ def measure(setting: Setting) -> list[Table]:
     table = Table("A command of a pod, through files", "ms", rows, ["The line is `true`, run by `sh -c`."])
     loop = asyncio.new_event_loop()
     try:
-        for crowded in (False, True):
-            folder = setting.folder / f"pod-{crowded}"
-            with _sidecar(folder, foreign=FOREIGN if crowded else 0) as process:
-                loop.run_until_complete(_measured(table, setting, folder, crowded=crowded))
-                if not crowded:
-                    share = _idle(process.pid, 1.0 if setting.quick else IDLE_S)
-                    rows[1].extra["idle, of one core"] = f"{share:.2%} (≤ 0.50%)"
+        with _sidecar(setting.folder / "pod") as process:
+            loop.run_until_complete(_measured(table, setting, setting.folder / "pod"))
+            share = _idle(process.pid, 1.0 if setting.quick else IDLE_S)
+            rows[1].extra["idle, of one core"] = f"{share:.2%} (≤ 0.50%)"
     except Exception as error:
         for row in rows:
             row.missing = reason_of(error)
@@ -52,12 +49,8 @@ def measure(setting: Setting) -> list[Table]:
 
 
 @contextmanager
-def _sidecar(folder: Path, foreign: int) -> Iterator[subprocess.Popen[bytes]]:
+def _sidecar(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     (folder / "workspace").mkdir(parents=True)
-    (folder / "ipc" / "tools").mkdir(parents=True)
-    for number in range(foreign):
-        text = f'{{"id":"f{number}","command":"true","target":"other"}}'
-        (folder / "ipc" / "tools" / f"exec-request-f{number}.json").write_text(text)
     words = ["sidecar", "--ipc", str(folder / "ipc"), "--workspace", str(folder / "workspace")]
     with subprocess.Popen([sys.executable, "-P", "-m", "toolcrib", *words]) as process:
         try:
@@ -66,7 +59,7 @@ def _sidecar(folder: Path, foreign: int) -> Iterator[subprocess.Popen[bytes]]:
             process.terminate()
 
 
-async def _measured(table: Table, setting: Setting, folder: Path, *, crowded: bool) -> None:
+async def _measured(table: Table, setting: Setting, folder: Path) -> None:
     spool = find("toolcrib.pods.spool", "Spool")(folder / "ipc", "tools")
     exec_protocol, request = (
         find("toolcrib.pods.protocol", "EXEC"),
@@ -84,27 +77,39 @@ async def _measured(table: Table, setting: Setting, folder: Path, *, crowded: bo
         await asyncio.gather(*(one() for _ in range(MANY)))
 
     async with find("toolcrib.pods.ipc", "Client")(spool, exec_protocol).opened() as client:
-        await one()  # The sidecar has started.
+        await burst()  # The sidecar has started.
         rounds = setting.effort(9).rounds
-        samples = await _rounds({CROWDED: one} if crowded else {ONE: one, BURST: burst}, rounds)
-        if not crowded:
-            samples[BARE] = [_bare() for _ in range(rounds)]
+        samples = await _rounds({ONE: one, CROWDED: one, BURST: burst}, rounds, folder / "ipc" / "tools")
+        samples[BARE] = [_bare() for _ in range(rounds)]
     spool.close()
     for row in table.rows:
         row.seconds = samples.get(row.name, row.seconds)
 
 
-async def _rounds(operations: dict[str, Any], rounds: int) -> dict[str, list[float]]:
+async def _rounds(operations: dict[str, Any], rounds: int, requests: Path) -> dict[str, list[float]]:
     found: dict[str, list[float]] = {name: [] for name in operations}
     for _ in range(rounds):
+        # Each begins with the spare sandboxes that the burst has left.
         for name, operation in operations.items():
-            times = 1 if name == BURST else 20
-            began = time.perf_counter()
-            for _ in range(times):
-                await operation()
-            found[name].append((time.perf_counter() - began) / times)
-            await asyncio.sleep(0.5)  # The sidecar makes its spare sandboxes again.
+            with _foreign(requests, FOREIGN if name == CROWDED else 0):
+                await asyncio.sleep(0.5)  # The sidecar reads these, and makes its spare sandboxes again.
+                times = 1 if name == BURST else 20
+                began = time.perf_counter()
+                for _ in range(times):
+                    await operation()
+                found[name].append((time.perf_counter() - began) / times)
     return found
+
+
+@contextmanager
+def _foreign(folder: Path, count: int) -> Iterator[None]:
+    """Have so many requests for others in a folder."""
+    files = [folder / f"exec-request-f{number}.json" for number in range(count)]
+    for file in files:
+        file.write_text('{"command":"true","target":"other"}')
+    yield
+    for file in files:
+        file.unlink()
 
 
 def _bare() -> float:

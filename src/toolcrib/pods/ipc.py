@@ -34,8 +34,8 @@ _ATTEMPTS = 3
 """Servers that may die of one request."""
 REJECTED = ".rejected"
 """The folder for requests that cannot be served, of protocols without results."""
-MAX_RESULT = 64 << 20
-"""Bytes of a result; those of our sidecar are smaller."""
+MAX_RESULT = 100 << 20
+"""Bytes of a result. One of our sidecar has two streams of 8 MiB, whose bytes take up to six each in JSON."""
 
 
 class Server(Generic[Q, R]):

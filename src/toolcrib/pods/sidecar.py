@@ -136,7 +136,9 @@ def _inside(workdir: str, home: str) -> str:
 
 def _text(kept: bytes, total: int, name: str, notes: list[str]) -> str:
     if total > len(kept):
-        notes.append(f"{name} is cut: {len(kept):,} of {total:,} bytes are here")
+        notes.append(
+            f"{name} is cut: {len(kept):,} of {total:,} bytes are here; to keep all, write it to a file"
+        )
     text = decoded(kept, notes, name)
     return kept.decode(errors="replace") if text is None else text
 

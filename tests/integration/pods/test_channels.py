@@ -93,7 +93,7 @@ async def test_a_wrong_token_is_found_at_the_start(name: str, egress: Egress) ->
             await channel.send(Outbound(name, "x", "42"), "key")
 
 
-@pytest.mark.parametrize("name", WITH_TOKEN)
+@pytest.mark.parametrize("name", SERVICES)
 async def test_without_a_token_the_variable_is_named(name: str, egress: Egress) -> None:
     with pytest.raises(SecretMissing, match=f"{name.upper()}_"):
         await open_channel(name, {}, egress).check()

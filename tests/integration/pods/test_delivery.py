@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
+from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -13,6 +15,7 @@ import pytest
 
 from tests.certificates import certificate_for
 from tests.chat_services import LIMITED, Service, environment, served
+from tests.commands import PROGRAM
 from tests.integration.pods.test_channels import signed
 from tests.nats_server import NatsProcess
 from tests.patience import patient
@@ -200,6 +203,29 @@ async def test_requests_of_a_service_are_accepted_if_they_are_signed(nats: NatsP
         assert await bus.last(f"{RECEIVED}.webhook.web", Inbound) == Inbound(
             "webhook", "1", "room", "ann", "hi"
         )
+
+
+async def test_the_console_is_its_owners_and_ends_while_it_waits_for_a_line(nats: NatsProcess) -> None:
+    process = await asyncio.create_subprocess_exec(
+        PROGRAM, "channel", "console", env={**os.environ, "NATS_URL": nats.url}, stdin=PIPE, stdout=PIPE
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(b"hello\n")
+    async with connected(nats) as bus:
+        await send(bus, "a", "1", "console", chat="")
+        assert await process.stdout.readline() == b"owner: 1\n"
+        found: list[Inbound] = []
+
+        async def note(messages: Any) -> None:
+            found.extend(one for _, one in messages)
+
+        async with running(bus.consume("test", f"{RECEIVED}.>", Inbound, note)):
+            await until(lambda: found, "the line")
+    assert [(one.sender, one.text) for one in found] == [("owner", "hello")]
+    process.terminate()
+    async with asyncio.timeout(patient(30)):
+        assert await process.wait() == 0
 
 
 async def test_a_login_and_tls_are_those_of_the_server(tmp_path: Any) -> None:

@@ -12,6 +12,7 @@ import aiohttp
 import pytest
 import uvicorn
 
+from tests.browser import PHONE, chromium
 from tests.chat_services import Heard, Service, served
 from tests.crib import Crib
 from tests.integration.pods.test_delivery import delivering, running, until
@@ -154,6 +155,16 @@ async def test_an_answer_that_is_too_late_or_about_another_tool_does_not_count(
         assert not lines(asking, "TOOL_APPROVED")
 
 
+def denied_on_a_phone(address: str) -> str:
+    """Open a link, deny the call, and return what the browser shows then."""
+    width, height = PHONE
+    with chromium() as browser, browser.new_page(viewport={"width": width, "height": height}) as page:
+        page.goto(address)
+        page.get_by_label("Reason").fill("Too dear")
+        page.get_by_role("button", name="Deny").click()
+        return page.inner_text("body")
+
+
 async def test_a_link_asks_on_a_page_and_decides_once(asking: Crib) -> None:
     async with asking.open() as project, rest_app(project) as (app, _):
         server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, lifespan="off"))
@@ -177,7 +188,9 @@ async def test_a_link_asks_on_a_page_and_decides_once(asking: Crib) -> None:
                 for wrong in (path.replace("/7", "/8"), path.replace("/asked/", "/asked/0")):
                     assert "does not count" in await ask(wrong, answer="approve")
                 assert project.approval_service.approvals.find(approval.id).status == "pending"
-                assert "Denied" in await ask(path, answer="deny", reason="Too dear")
+                assert "Denied" in await asyncio.to_thread(
+                    denied_on_a_phone, f"http://127.0.0.1:{port}{path}"
+                )
                 assert "does not count" in await ask(path, answer="approve")
                 assert "no longer waits" in await ask(path)
         finally:

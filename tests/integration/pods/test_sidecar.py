@@ -16,7 +16,9 @@ import pytest
 from tests.commands import PROGRAM, Forked, run
 from tests.mailbox import Runner
 from tests.patience import wait_for
-from toolcrib.pods.protocol import FAILED
+from toolcrib.pods.ipc import Client
+from toolcrib.pods.protocol import EXEC, FAILED, ExecRequest
+from toolcrib.pods.spool import Spool
 
 pytestmark = pytest.mark.usefixtures("kernel")
 
@@ -124,6 +126,16 @@ def test_the_whole_of_a_long_output_is_in_the_result(pod: Pod) -> None:
     cut = pod.ask("2", "head -c 9000000 /dev/zero | tr '\\0' x")
     assert len(cut["stdout"]) == 8 << 20
     assert "the output is cut: 8,388,608 of 9,000,000 bytes are here" in cut["stderr"]
+
+
+async def test_the_longest_result_arrives(pod: Pod) -> None:
+    line = "head -c 9000000 /dev/zero | tr '\\0' '\\1' | tee /dev/stderr"  # Each byte is six in JSON.
+    spool = Spool(pod.runner.folder.parent, EXEC.folder)
+    async with Client(spool, EXEC).opened() as client:
+        found = await client.ask("longest", ExecRequest(command=line), 60)
+    spool.close()
+    assert found.stdout == "\1" * (8 << 20)
+    assert "standard error is cut" in found.stderr
 
 
 def test_a_request_for_another_target_stays(pod: Pod) -> None:

@@ -111,12 +111,14 @@ class Channel(ABC):
     name: ClassVar[str]
     limit: ClassVar[int]
     """UTF-16 units of one message, as the services count them; longer texts are split."""
+    defaults: ClassVar[Mapping[str, str]] = {}
+    """Variables that need not be set."""
 
     def __init__(self, settings: Settings, egress: Egress) -> None:
         self.settings, self._egress = settings, egress
 
     async def check(self) -> None:  # noqa: B027 - not every channel has a token
-        """Find out if the service accepts the token."""
+        """Find out if the settings are there, and if the service accepts the token."""
 
     @abstractmethod
     async def send(self, message: Outbound, key: str) -> None:

@@ -7,6 +7,8 @@ import hashlib
 import hmac
 import sys
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+from threading import Thread
 
 import msgspec
 
@@ -26,6 +28,10 @@ class Webhook(Channel):
 
     name = "webhook"
     limit = 1_000_000
+
+    async def check(self) -> None:
+        for name in ("URL", "SECRET"):
+            self.settings.need(name)
 
     async def send(self, message: Outbound, key: str) -> None:
         body = msgspec.json.encode(message)
@@ -53,17 +59,37 @@ class Console(Channel):
 
     name = "console"
     limit = 1_000_000
+    defaults = {"CONSOLE_OWNER": "owner"}  # noqa: RUF012 - nobody changes it
 
     async def send(self, message: Outbound, key: str) -> None:  # noqa: ARG002 - a terminal needs none
         lines = [message.text, *(f"[{one.label}] {one.action}" for one in message.buttons)]
         for line in "\n".join(lines).splitlines() or [""]:
             # Escape sequences would change the terminal.
             shown = "".join(char if char.isprintable() or char == "\t" else "�" for char in line)
-            sys.stdout.write(f"{message.chat_id or 'owner'}: {shown}\n")
+            sys.stdout.write(f"{message.chat_id}: {shown}\n")
         sys.stdout.flush()
 
     async def receive(self, after: Inbound | None) -> AsyncIterator[Sequence[Inbound]]:  # noqa: ARG002 - lines are new
-        owner = self.settings.get("OWNER", "owner")
-        while line := await asyncio.to_thread(sys.stdin.readline):
+        owner = self.settings.need("OWNER")
+        lines = _lines()
+        while line := await lines.get():
             if line.strip():
                 yield [Inbound(self.name, new_id(), owner, owner, line.strip())]
+
+
+def _lines() -> asyncio.Queue[str]:
+    """Return the lines of standard input as they come, and an empty one at its end."""
+    lines, loop = asyncio.Queue[str](), asyncio.get_running_loop()
+
+    def read() -> None:
+        with (
+            open(0, errors="replace", closefd=False) as source,
+            suppress(RuntimeError),
+        ):  # The loop has ended.
+            for line in source:
+                loop.call_soon_threadsafe(lines.put_nowait, line)
+            loop.call_soon_threadsafe(lines.put_nowait, "")
+
+    # The end of the process does not wait for a daemon, nor the daemon for a key.
+    Thread(target=read, daemon=True).start()
+    return lines

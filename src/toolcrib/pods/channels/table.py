@@ -22,5 +22,5 @@ def open_channel(name: str, environment: Mapping[str, str], egress: Egress) -> C
     """Return one channel, set up by its environment variables."""
     module, _, kind = CHANNELS[name].partition(":")
     made = getattr(import_module(f"toolcrib.pods.channels.{module}"), kind)
-    channel: Channel = made(Settings(name, environment), egress)
+    channel: Channel = made(Settings(name, {**made.defaults, **environment}), egress)
     return channel

@@ -68,5 +68,10 @@ def _page(text: str) -> Response:
 
 
 def _html(body: str) -> Response:
-    headers = {"content-security-policy": POLICY, "cache-control": "no-store"}
+    headers = {
+        "content-security-policy": POLICY,
+        "cache-control": "no-store",
+        # With `no-referrer` a browser sends the form with the origin `null`, which is refused.
+        "referrer-policy": "same-origin",
+    }
     return HTMLResponse(page_of(body), headers=headers)
