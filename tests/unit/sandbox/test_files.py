@@ -334,6 +334,28 @@ def test_a_file_that_grows_is_read_to_the_limit(base: Path, roots: Roots) -> Non
         assert len(roots.read("file", 0, 50).data) == 50
 
 
+def test_only_what_needs_no_waiting_is_read_at_once(base: Path) -> None:
+    here, inside = os.stat(base).st_dev, base / "root"
+    (inside / "large").write_bytes(b"x" * 70_000)
+    (inside / "out").symlink_to(base / "secret")
+    (inside / "in").symlink_to("sub/inner")
+    (inside / "alias").hardlink_to(inside / "sub/inner")
+    os.mkfifo(inside / "fifo")
+    with Roots(Root(str(inside))) as roots:
+        assert roots.read_at_once("file", 100, here) == FilePart(b"0123456789", 10)
+        assert roots.read_at_once("file", 4, here) == FilePart(b"0123", 10)
+        assert roots.read_at_once("in", 100, here) == FilePart(b"inner", 5)
+        for path in ("large", "out", "fifo", "sub", "missing"):
+            assert roots.read_at_once(path, 100, here) is None, path
+        assert roots.read_at_once("file", 100, here + 1) is None
+    with Roots(Root(str(inside), hidden=("sub/inner",))) as roots:
+        for path in ("in", "alias", "sub/inner"):
+            with pytest.raises(PermissionDenied):
+                roots.read_at_once(path, 100, here)
+    with Roots(Root("/")) as roots:  # Another mount may be one that does not answer.
+        assert roots.read_at_once("/proc/self/status", 100, os.stat("/").st_dev) is None
+
+
 def test_roots_stay_open_until_another_folder_has_their_path(base: Path) -> None:
     kept, root = OpenRoots(), Root(str(base / "root"))
     opened = kept.get((root,))
