@@ -233,6 +233,16 @@ def test_hidden_files_are_not_read_under_any_name(base: Path, ruled: Roots, path
         ruled.read(path)
 
 
+def test_a_hidden_file_whose_folder_was_renamed_is_not_read_by_a_link_in_its_place(base: Path) -> None:
+    path = base / "root/sub/inner"
+    with Roots(Root(str(base / "root"), hidden=("sub/inner",))) as roots:
+        (base / "root/sub").rename(base / "root/old")
+        (base / "root/sub").symlink_to("old")
+        for read in (roots.read, lambda path: roots.read_at_once(path, 9, os.stat(base).st_dev)):
+            with pytest.raises(PermissionDenied):
+                read(str(path))
+
+
 def test_hidden_files_are_not_written(base: Path, ruled: Roots) -> None:
     with pytest.raises(PermissionDenied):
         ruled.write(".env", b"x")

@@ -354,7 +354,9 @@ class Roots:
         if not self._hidden:
             return ""
         real = real_path_of(fd)
-        if self._is_hidden(real) or self._same_as_hidden(info):
+        # A file with one name, at the place that was asked for, is not there under another name.
+        is_itself = info.st_nlink == 1 and stat.S_ISREG(info.st_mode) and real == path
+        if self._is_hidden(real) or (not is_itself and self._same_as_hidden(info)):
             raise PermissionDenied(f"never readable by tools: {path}", details={"path": path})
         return real
 
@@ -369,9 +371,7 @@ class Roots:
             raise PermissionDenied(f"never writable by tools: {path}", details={"path": path})
 
     def _same_as_hidden(self, info: os.stat_result) -> bool:
-        """Return True for a hidden file or folder under another name: a hard link, or a mount."""
-        if info.st_nlink == 1 and stat.S_ISREG(info.st_mode):
-            return False
+        """Return True for a hidden file under another name: a hard link, or renamed just now."""
         for place in self._hidden:
             try:
                 other = os.stat(place)
