@@ -18,14 +18,21 @@ _ELSEWHERE_S = 3_600.0
 """Seconds for which a process of another container, invisible from here, counts as alive."""
 
 
+@cache
 def this_process() -> str:
     """Return the name of this process."""
-    return _name_of(os.getpid())
+    return f"{boot_id()}/{_pid_namespace()}/{short_name()}"
 
 
+@cache
 def short_name() -> str:
     """Return the number and the start time of this process: `4711/882341`."""
-    return _short_name_of(os.getpid())
+    pid = os.getpid()
+    return f"{pid}/{_start_time(str(pid))}"
+
+
+os.register_at_fork(after_in_child=short_name.cache_clear)
+os.register_at_fork(after_in_child=this_process.cache_clear)
 
 
 def is_running(short_name: str) -> bool:
@@ -62,16 +69,6 @@ def uptime() -> float:
 def boot_id() -> str:
     """Return the kernel's random id of the current boot."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-
-
-@cache
-def _name_of(pid: int) -> str:
-    return f"{boot_id()}/{_pid_namespace()}/{_short_name_of(pid)}"
-
-
-@cache
-def _short_name_of(pid: int) -> str:
-    return f"{pid}/{_start_time(str(pid))}"
 
 
 def _pid_namespace() -> str:

@@ -213,6 +213,8 @@ def render_path(written: Text, values: Values) -> str:
     template = settled(written, values)
     if template is MISSING:
         raise InvalidInput("no branch of the condition gives a path")
+    if (text := template.literal) is not None:
+        return text
     alone = template.lone is not None
     components: list[str] = []
     # Split at the author's own `/` only, so the components are known before any value is read.

@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Mapping
 from enum import Enum
+from functools import lru_cache
 from typing import Any, Final
 
 from toolcrib.errors import InvalidInput, ToolcribError, UnavailableError, Violation
@@ -21,6 +22,11 @@ _NOUNS = {
     "env": "environment variable",
     "context": "context value",
 }
+
+
+@lru_cache
+def _slug(name: str) -> str | None:
+    return name if len(name) <= 64 and _SLUG.fullmatch(name) else None
 
 
 class Missing(Enum):
@@ -67,7 +73,7 @@ class Values:
             context={
                 "version": str(tool.version),
                 "name": name,
-                "slug": name if _SLUG.fullmatch(name) and len(name) <= 64 else None,
+                "slug": _slug(name),
                 "run_id": ctx.run_id,
                 "session_id": ctx.session_id,
             },

@@ -36,6 +36,22 @@ def test_reading(crib: Crib) -> None:
     assert base64.b64decode(crib.call("read", {"p": "data.bin"}).unwrap()) == b"\xffx"
 
 
+async def test_a_small_file_is_read_at_once_and_a_large_one_in_a_thread(crib: Crib) -> None:
+    reader(crib, "docs")
+    crib.write("docs/large.txt", "x" * 70_000)
+    async with crib.open() as project:
+        for content in ("one", "other"):
+            crib.write("docs/a.txt", content)
+            assert (await project.call("read", {"p": "docs/a.txt"})).unwrap() == content
+            with pytest.raises(StopIteration) as ended:  # It never gave the event loop away.
+                project.call("read", {"p": "docs/a.txt"}).send(None)
+            assert ended.value.value.unwrap() == content
+        waits = project.call("read", {"p": "docs/large.txt"})
+        assert waits.send(None) is not None
+        waits.close()
+        assert len((await project.call("read", {"p": "docs/large.txt"})).unwrap()) == 70_000
+
+
 def test_a_long_file_is_cut_and_says_so(crib: Crib) -> None:
     crib.write("long", "x" * 500)
     reader(crib, ".", limits={"output_bytes": 100})

@@ -31,6 +31,27 @@ async def test_functions_registered_in_a_project_are_guarded_and_recorded_too(cr
     assert crib.last().fields["name"] == "leak"
 
 
+@pytest.mark.parametrize(
+    "secret", ["s3cr3t-value", "hid\u200bden-value", 'quo"te\\-\x01value', "grün-value", "\x7fdel-value"]
+)
+@pytest.mark.parametrize("around", ["", "x" * 20_000, "\ud800"], ids=["short", "cut", "surrogate"])
+async def test_no_spelling_of_a_secret_gets_into_the_log(crib: Crib, secret: str, around: str) -> None:
+    crib.secrets = {"TOKEN": secret}
+    crib.tool("t", "file", {"action": "read", "path": "f"}, permissions={"secrets": {"TOKEN": {}}})
+    async with crib.open() as project:
+        project.toolset.register("size", len_of)
+        for text in ("harmless", f"{secret} {around}"):
+            await project.call("size", {"text": text})
+    first, *_, last = (line.fields["params"] for line in crib.audit_lines() if "params" in line.fields)
+    assert first == {"text": "harmless"}
+    assert "***TOKEN***" in (last.get("text") or last["head"])
+    assert secret not in str(last)
+
+
+def len_of(text: str) -> int:
+    return len(text)
+
+
 async def test_the_projects_retry_repeats_only_functions_that_allow_it(crib: Crib) -> None:
     crib.write(".toolcrib/config.yml", "retry: {max_attempts: 3}\n")
     crib.trust()

@@ -56,6 +56,8 @@ def test_nothing_outside_is_read_or_written(
             ):
                 try:
                     assert roots.read("folder/file").data == INSIDE
+                    small = roots.read_at_once("folder/file", 100, root.stat().st_dev)
+                    assert small is None or small.data == INSIDE
                     reads += 1
                     roots.write("folder/new", INSIDE)
                     roots.write("folder/deep/new", INSIDE, mkdir=True)

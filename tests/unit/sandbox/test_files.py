@@ -233,6 +233,16 @@ def test_hidden_files_are_not_read_under_any_name(base: Path, ruled: Roots, path
         ruled.read(path)
 
 
+def test_a_hidden_file_whose_folder_was_renamed_is_not_read_by_a_link_in_its_place(base: Path) -> None:
+    path = base / "root/sub/inner"
+    with Roots(Root(str(base / "root"), hidden=("sub/inner",))) as roots:
+        (base / "root/sub").rename(base / "root/old")
+        (base / "root/sub").symlink_to("old")
+        for read in (roots.read, lambda path: roots.read_at_once(path, 9, os.stat(base).st_dev)):
+            with pytest.raises(PermissionDenied):
+                read(str(path))
+
+
 def test_hidden_files_are_not_written(base: Path, ruled: Roots) -> None:
     with pytest.raises(PermissionDenied):
         ruled.write(".env", b"x")
@@ -332,6 +342,28 @@ def test_a_file_that_grows_is_read_to_the_limit(base: Path, roots: Roots) -> Non
         growing.write(b"x" * 100)
         growing.flush()
         assert len(roots.read("file", 0, 50).data) == 50
+
+
+def test_only_what_needs_no_waiting_is_read_at_once(base: Path) -> None:
+    here, inside = os.stat(base).st_dev, base / "root"
+    (inside / "large").write_bytes(b"x" * 70_000)
+    (inside / "out").symlink_to(base / "secret")
+    (inside / "in").symlink_to("sub/inner")
+    (inside / "alias").hardlink_to(inside / "sub/inner")
+    os.mkfifo(inside / "fifo")
+    with Roots(Root(str(inside))) as roots:
+        assert roots.read_at_once("file", 100, here) == FilePart(b"0123456789", 10)
+        assert roots.read_at_once("file", 4, here) == FilePart(b"0123", 10)
+        assert roots.read_at_once("in", 100, here) == FilePart(b"inner", 5)
+        for path in ("large", "out", "fifo", "sub", "missing"):
+            assert roots.read_at_once(path, 100, here) is None, path
+        assert roots.read_at_once("file", 100, here + 1) is None
+    with Roots(Root(str(inside), hidden=("sub/inner",))) as roots:
+        for path in ("in", "alias", "sub/inner"):
+            with pytest.raises(PermissionDenied):
+                roots.read_at_once(path, 100, here)
+    with Roots(Root("/")) as roots:  # Another mount may be one that does not answer.
+        assert roots.read_at_once("/proc/self/status", 100, os.stat("/").st_dev) is None
 
 
 def test_roots_stay_open_until_another_folder_has_their_path(base: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import os
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from toolcrib.executors.file.granted import GrantedFiles
 from toolcrib.executors.function.threads import run_in_thread
 from toolcrib.executors.output import decoded, uncut
 from toolcrib.executors.workspace.workspace import Workspace
-from toolcrib.sandbox import Roots
+from toolcrib.sandbox import FilePart, Roots
 from toolcrib.spec import Call, CallContext, FileExec, Outcome, Tool
 from toolcrib.template import Namespaces, Values, parse, parse_conditional, render_path, render_value
 
@@ -30,32 +31,39 @@ class FileExecutor:
         self._tool = tool
         self._config = tool.config
         self._workspace = workspace
+        self._limit = tool.limits.output_bytes or MAX_READ
         self._path = parse_conditional(tool.config.path, names)
         self._content = parse(tool.config.content, names)
         self._files = GrantedFiles(tool, workspace)
 
     async def run(self, call: Call, ctx: CallContext) -> Outcome:
-        """Read or write the file, in a thread."""
+        """Read or write the file: in a thread, unless it is small, in memory, and only read."""
         values = Values.of(self._tool, call, ctx)
-        action = self._config.action
         asked = self._absolute(render_path(self._path, values))
-        if action == "read":
-            outcome: Outcome = await run_in_thread(lambda: self._read(asked, ctx))
-        else:
+        if self._config.action == "write":
             data = self._bytes(render_value(self._content, values))
-            outcome = await run_in_thread(lambda: self._write(asked, data, ctx))
+            work = partial(self._write, asked, data, ctx)
+        else:
+            small = self._files.read_at_once(asked, self._limit)
+            if small is not None:
+                return self._got(small, ctx)
+            work = partial(self._read, asked, ctx)
+        outcome: Outcome = await run_in_thread(work)
         return outcome
 
     def _absolute(self, path: str) -> str:
         """Return the path as asked for: in the base folder if it is there, else from the project root."""
         root, base = self._workspace.root, self._config.base
-        if base is not None and os.path.lexists(first := Path(root, base, path)):
-            return str(first)
-        return str(Path(root, path))
+        if base is not None and os.path.lexists(first := _joined(root, base, path)):
+            return first
+        return _joined(root, path)
 
     def _read(self, asked: str, ctx: CallContext) -> Outcome:
-        limit = self._tool.limits.output_bytes or MAX_READ
-        content = self._files.use(asked, "read", lambda roots, path: roots.read(path, 0, limit)).value
+        content = self._files.use(asked, "read", lambda roots, path: roots.read(path, 0, self._limit)).value
+        return self._got(content, ctx)
+
+    def _got(self, content: FilePart, ctx: CallContext) -> Outcome:
+        """Return what was read as the tool returns it."""
         data = content.data
         warnings: list[str] = []
         details: dict[str, Any] = {"bytes": content.total}
@@ -95,3 +103,8 @@ class FileExecutor:
             raise InvalidInput("the content contains half of a surrogate pair") from None
         except binascii.Error as error:
             raise InvalidInput(f"the content is not base64: {error}") from None
+
+
+@lru_cache
+def _joined(*parts: str) -> str:
+    return str(Path(*parts))

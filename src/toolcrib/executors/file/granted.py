@@ -13,7 +13,7 @@ from toolcrib.executors.workspace.startup import startup_place
 from toolcrib.executors.workspace.workspace import Workspace
 from toolcrib.sandbox import Root, Roots
 from toolcrib.sandbox.files.paths import PathCache, Paths, real_path, within
-from toolcrib.sandbox.files.roots import OpenRoots
+from toolcrib.sandbox.files.roots import FilePart, OpenRoots
 from toolcrib.spec import Tool
 
 Access = Literal["read", "write"]
@@ -29,6 +29,10 @@ class _Granted(NamedTuple):
     """Each grant as an absolute path, as it is written, and its real path."""
     hidden: tuple[str, ...]
     protected: tuple[str, ...]
+    roots: tuple[Root, ...]
+    """All grants: a `read` grant inside a `write` grant stays read-only."""
+    device: int
+    """The device of the project's home folder; -1 if there is none."""
 
 
 class Used(NamedTuple, Generic[T]):
@@ -56,7 +60,30 @@ class GrantedFiles:
 
         Raises as `ProjectFiles.grants`, and PermissionDenied for a tool without any grant of this access.
         """
-        granted = self._granted.get(None, self._resolve)
+        return self._use(self._granted.get(None, self._resolve), asked, access, work, shown)
+
+    def read_at_once(self, asked: str, limit: int) -> FilePart | None:
+        """Return the beginning of a small file; None where an event loop might have to wait for it.
+
+        It is only read on the file system to which the loop writes the audit log. Raises as `use`.
+        """
+        # What may be written is searched for files that start programs, which takes longer.
+        granted = None if self._tool.permissions.write else self._granted.kept(None)
+        if granted is None:
+            return None
+        device = granted.device
+        return self._use(
+            granted, asked, "read", lambda roots, path: roots.read_at_once(path, limit, device)
+        ).value
+
+    def _use(
+        self,
+        granted: _Granted,
+        asked: str,
+        access: Access,
+        work: Callable[[Roots, str], T],
+        shown: str | None = None,
+    ) -> Used[T]:
         path, roots = self._find(granted, asked, access)
         try:
             value = work(_open_roots.get(roots), path)
@@ -97,11 +124,7 @@ class GrantedFiles:
             # The scratch folder lies in a protected one, so only what is protected inside of it still counts.
             inside = tuple(one for one in granted.protected if one != scratch and within(one, scratch))
             return path, (Root(scratch, hidden=granted.hidden, protected=inside),)
-        # All of them: a `read` grant inside a `write` grant stays read-only.
-        return path, tuple(
-            Root(place, place not in grants.write, granted.hidden, granted.protected)
-            for _, place in granted.prefixes
-        )
+        return path, granted.roots
 
     def _resolve(self, paths: Paths) -> _Granted:
         """Return the tool's grants, each resolved once."""
@@ -115,4 +138,6 @@ class GrantedFiles:
         ]
         hidden = tuple(dict.fromkeys((*grants.hide, *map(paths.real, grants.hide))))
         protected = tuple(dict.fromkeys((*grants.protect, *map(paths.real, grants.protect))))
-        return _Granted(grants, prefixes, hidden, protected)
+        home = paths.look(self._workspace.home).identity
+        roots = tuple(Root(place, place not in grants.write, hidden, protected) for place in real)
+        return _Granted(grants, prefixes, hidden, protected, roots, -1 if home is None else home[0])

@@ -209,12 +209,14 @@ class Redactor:
                 return self._without_secrets(item)
         return self._redact(item)
 
+    def is_clear(self, text: str) -> bool:
+        """Return True if the JSON text of a value shows that there is nothing to mask in the value."""
+        return not (self.whole_texts or self.rules or _has(self._json_clues, text))
+
     def _is_clear(self, value: Any) -> bool:
         """Check a JSON value at once, by its JSON text: much faster than checking each part."""
-        if self.whole_texts or self.rules:
-            return False
         try:
-            return not _has(self._json_clues, orjson.dumps(value).decode())
+            return self.is_clear(orjson.dumps(value).decode())
         except TypeError:  # It has no JSON form, so each part is checked.
             return False
 

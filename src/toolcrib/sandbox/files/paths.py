@@ -213,8 +213,9 @@ class Paths:
                     return False
                 continue
             # Nearly always, and quicker than another look. An inode can be that of another link by now.
-            same = (info.st_dev, info.st_ino) == old.identity and stat.S_IFMT(info.st_mode) == old.kind
-            if same and old.kind != stat.S_IFLNK:
+            kind, _, identity = old
+            same = identity == (info.st_dev, info.st_ino) and kind == stat.S_IFMT(info.st_mode)
+            if same and kind != stat.S_IFLNK:
                 continue
             new = look(path)
             if new != old:
@@ -233,6 +234,13 @@ def within(path: str, *folders: str) -> bool:
     return any(path == folder or path.startswith(folder.rstrip("/") + "/") for folder in folders)
 
 
+def is_within(folders: Iterable[str]) -> Callable[[str], bool]:
+    """Return a function that does what `within` does, for the same folders again and again."""
+    exact = frozenset(folders)
+    below = tuple(folder.rstrip("/") + "/" for folder in exact)
+    return lambda path: path in exact or path.startswith(below)
+
+
 def real_path(path: str) -> str:
     """Return the path without symbolic links, also while somebody changes them."""
     return Paths().real(path)
@@ -248,10 +256,9 @@ class PathCache(Generic[T]):
 
     def get(self, key: Hashable, work: Callable[[Paths], T]) -> T:
         """Return the result of `work`, which may depend only on the key and on the paths it is given."""
-        with self._lock:
-            known = self._known.get(key)
-        if known is not None and known[1].unchanged():
-            return known[0]
+        kept = self.kept(key)
+        if kept is not None:
+            return kept
         paths = Paths()
         value = work(paths)
         with self._lock:
@@ -260,3 +267,9 @@ class PathCache(Generic[T]):
             while len(self._known) > self._most:
                 self._known.popitem(last=False)
         return value
+
+    def kept(self, key: Hashable) -> T | None:
+        """Return the result that is known and still valid; None if there is none."""
+        with self._lock:
+            known = self._known.get(key)
+        return known[0] if known is not None and known[1].unchanged() else None

@@ -29,13 +29,16 @@ from toolcrib.errors import (
     UnavailableError,
     UsageError,
 )
-from toolcrib.sandbox.files.beneath import below, open_beneath, open_real, real_path_of
-from toolcrib.sandbox.files.paths import within
+from toolcrib.sandbox.files.beneath import below, open_at_once, open_beneath, open_real, real_path_of
+from toolcrib.sandbox.files.paths import is_within, within
 from toolcrib.spec.record import record
 
 LIMIT = 1_048_576
 ESCAPES = "path escapes sandbox"
+SMALL = 65_536
+"""Bytes of a file that is small enough to be read on an event loop."""
 FOLDER = os.O_PATH | os.O_DIRECTORY
+READING = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY
 
 
 class FilePart(NamedTuple):
@@ -75,6 +78,7 @@ class Opened:
 
     root: Root
     fd: int
+    device: int
     file: str = ""
 
     def is_current(self) -> bool:
@@ -112,7 +116,8 @@ class Roots:
             self.close()
             raise
         self._hidden = {place for one in self._opened for place in one.places(one.root.hidden)}
-        self._protected = {place for one in self._opened for place in one.places(one.root.protected)}
+        protected = {place for one in self._opened for place in one.places(one.root.protected)}
+        self._is_hidden, self._is_closed = is_within(self._hidden), is_within(protected | self._hidden)
 
     def close(self) -> None:
         """Close the descriptors; the object cannot be used afterwards."""
@@ -142,7 +147,7 @@ class Roots:
         """
         if offset < 0 or limit < 0:
             raise UsageError("offset and limit must not be negative")
-        with self._open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY) as fd:
+        with self._open(path) as fd:
             # Asked of the open file: the path may lead to another one by now.
             info = regular(fd, path)
             self._check_read(fd, info, path)
@@ -154,20 +159,47 @@ class Roots:
                     break
                 chunks.append(chunk)
                 position += len(chunk)
+                if position == info.st_size:
+                    break
         # A file may have grown while it was read.
         return FilePart(b"".join(chunks), max(info.st_size, position if chunks else 0))
+
+    def read_at_once(self, path: str, limit: int, device: int) -> FilePart | None:
+        """Return the beginning of a small file that the kernel has in memory, on this device.
+
+        For an event loop: None for a file for which it might have to wait, and where the operating system
+        refuses it. Raises PermissionDenied as `read`.
+        """
+        root, relative = self._locate(path)
+        if root.device != device:
+            return None
+        fd = -1
+        try:
+            fd = open_at_once(root.fd, relative, READING, links=not root.file)
+            info = os.fstat(fd)
+            if not stat.S_ISREG(info.st_mode) or info.st_size > SMALL:
+                return None
+            self._check_read(fd, info, path)
+            data = bytearray(min(limit, info.st_size))
+            whole = os.preadv(fd, [data], 0, os.RWF_NOWAIT) == len(data)
+        except OSError:
+            return None
+        finally:
+            if fd >= 0:
+                os.close(fd)
+        return FilePart(bytes(data), info.st_size) if whole else None
 
     def entries(self, path: str) -> list[FolderEntry]:
         """List a folder in the order of names, without what is hidden. Raises as `read`, and InvalidInput
         for a path that is not a folder."""
-        with self._open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY) as fd:
+        with self._open(path) as fd:
             info = os.fstat(fd)
             real = self._check_read(fd, info, path) or real_path_of(fd)
             if not stat.S_ISDIR(info.st_mode):
                 raise InvalidInput(f"is not a folder: {path}", details={"path": path})
             found = []
             for name in sorted(os.listdir(fd)):
-                if within(os.path.join(real, name), *self._hidden):
+                if self._is_hidden(os.path.join(real, name)):
                     continue
                 with suppress(FileNotFoundError):
                     info = os.stat(name, dir_fd=fd, follow_symlinks=False)
@@ -218,11 +250,11 @@ class Roots:
             os.close(lock)
 
     @contextmanager
-    def _open(self, path: str, flags: int) -> Iterator[int]:
-        """Open a path beneath its root, and translate the errors of what is done with it."""
+    def _open(self, path: str) -> Iterator[int]:
+        """Open a path beneath its root to read it, and translate the errors of what is done with it."""
         root, relative = self._locate(path)
         with explained(path):
-            fd = open_beneath(root.fd, relative, flags, links=not root.file)
+            fd = open_beneath(root.fd, relative, READING, links=not root.file)
             try:
                 yield fd
             finally:
@@ -322,7 +354,9 @@ class Roots:
         if not self._hidden:
             return ""
         real = real_path_of(fd)
-        if within(real, *self._hidden) or self._same_as_hidden(info):
+        # A file with one name, at the place that was asked for, is not there under another name.
+        is_itself = info.st_nlink == 1 and stat.S_ISREG(info.st_mode) and real == path
+        if self._is_hidden(real) or (not is_itself and self._same_as_hidden(info)):
             raise PermissionDenied(f"never readable by tools: {path}", details={"path": path})
         return real
 
@@ -333,7 +367,7 @@ class Roots:
             raise escapes(path)
         if max(holding, key=lambda root: len(root.path)).read_only:
             raise PermissionDenied(f"this folder is read-only: {path}", details={"path": path})
-        if within(real, *self._protected, *self._hidden):
+        if self._is_closed(real):
             raise PermissionDenied(f"never writable by tools: {path}", details={"path": path})
 
     def _same_as_hidden(self, info: os.stat_result) -> bool:
@@ -378,14 +412,15 @@ def open_root(root: Root) -> Opened:
     """Open a root with O_PATH, through no symbolic link; if it is a file, open its folder."""
     try:
         fd = open_real(root.path, os.O_PATH)
-        kind = os.fstat(fd).st_mode
+        found = os.fstat(fd)
+        kind, device = found.st_mode, found.st_dev
         if stat.S_ISDIR(kind):
-            return Opened(root, fd)
+            return Opened(root, fd, device)
         os.close(fd)
         if not stat.S_ISREG(kind):
             raise NotADirectoryError(errno.ENOTDIR, "neither a folder nor a file", root.path)
         folder, name = os.path.split(root.path)
-        return Opened(root, open_real(folder, FOLDER), name)
+        return Opened(root, open_real(folder, FOLDER), device, name)
     except OSError as error:
         details = {"path": root.path}
         if error.errno == errno.ELOOP:
