@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Unpack
 
 from toolcrib.core.bound import Bound
@@ -98,11 +98,7 @@ class ProjectCalls:
         """
         ctx = Context.of(call)
         if elsewhere is None:
-            try:
-                ctx.tool = self._bound(call.tool).name
-            except ToolcribError:
-                if (elsewhere := self.known.some((call.tool,)).get(call.tool)) is None:
-                    raise
+            ctx.tool, elsewhere = self._found(call.tool)
         self._toolset.pipeline.admit(ctx, elsewhere)
         if ctx.idempotency_key is not None:
             require_key(ctx.idempotency_key)
@@ -125,6 +121,15 @@ class ProjectCalls:
             "run_id": ctx.run_id,
         }
 
+    def _found(self, name: str) -> tuple[str, Bound | None]:
+        """Return the name of a tool; of one that only other processes have, with what is known of it."""
+        try:
+            return self._bound(name).name, None
+        except ToolcribError:
+            if (known := self.known.some((name,)).get(name)) is None:
+                raise
+            return name, known
+
     def submit_many(self, calls: Iterable[Mapping[str, Any]]) -> list[str]:
         """Store all of these calls in one transaction, or none, and return their ids.
 
@@ -132,10 +137,14 @@ class ProjectCalls:
         would be refused; `details` has its `index`, from 0.
         """
         drafts = list[dict[str, Any]]()
+        elsewhere = cache(
+            lambda name: self._found(name)[1]
+        )  # A look at the database for each tool, not call.
         for index, call in enumerate(calls):
             how = {name: value for name, value in call.items() if name in ("priority", "delay_s")}
             try:
-                drafts.append({**self.draft(Call(**{name: call[name] for name in call.keys() - how})), **how})
+                made = Call(**{name: call[name] for name in call.keys() - how})
+                drafts.append({**self.draft(made, elsewhere(made.tool)), **how})
             except ToolcribError as error:
                 error.message = f"call {index + 1}: {error.message}"
                 error.args, error.details["index"] = (error.message,), index
