@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.setting import Setting, find
+from benchmarks.start import COMMAND
 from benchmarks.table import PEER, WALL, Reach, Row, Table
 from benchmarks.timing import Effort, Sampler, interleave
 
@@ -32,6 +35,7 @@ POSTGRES = {
     "Procrastinate, which keeps no results": "procrastinate",
     DBOS: "dbos",
 }
+EACH = "The time of one call of them. That of the command has its start in it."
 OURS = [row for row, kind in (SQLITE | POSTGRES).items() if kind == "toolcrib"]
 REACHES: dict[tuple[str, str], Reach | Sequence[Reach]] = {
     ("SQLite", "run"): Reach(1 / 8, PEER),
@@ -201,18 +205,55 @@ def _two_processes(setting: Setting, server: PostgresProcess) -> Iterator[Table]
                 time.sleep(0.03)
             yield Table(f"A call of another process: {place}", "ms", [started, ended], has_limit=False)
             engine.freeze()
-            calls = [{"tool": "tool_0", "arguments": {"number": number}} for number in range(many)]
-            loop, once = Row("submit, one after the other"), Row("submit_many", Reach(0.05))
-            for _ in range(3):
-                began = time.perf_counter()
-                project.calls.submit_many(calls)
-                between = time.perf_counter()
-                for call in calls[: many // 3]:
-                    project.submit("tool_0", call["arguments"])
-                once.seconds.append((between - began) / many)
-                loop.seconds.append((time.perf_counter() - between) / (many // 3))
-            yield Table(f"Store {many:,} calls: {place}", "ms", [loop, once], has_limit=False)
+            rows = _stored(project, many)
+            if place == "SQLite":
+                rows += _stored_from_outside(setting.folder, root, many)
+            yield Table(f"Store {many:,} calls: {place}", "ms", rows, [EACH], has_limit=False)
             asyncio.run(project.aclose())
+
+
+def _stored(project: Any, many: int) -> list[Row]:
+    """Store calls of a tool of another process one by one, and all at once."""
+    calls = [{"tool": "tool_0", "arguments": {"number": number}} for number in range(many)]
+    loop, once = Row("submit, one after the other"), Row("submit_many", Reach(0.05))
+    for _ in range(3):
+        began = time.perf_counter()
+        project.calls.submit_many(calls)
+        between = time.perf_counter()
+        for call in calls[: many // 3]:
+            project.submit("tool_0", call["arguments"])
+        once.seconds.append((between - began) / many)
+        loop.seconds.append((time.perf_counter() - between) / (many // 3))
+    return [loop, once]
+
+
+def _stored_from_outside(folder: Path, root: Path, many: int) -> list[Row]:
+    """Store as many by the command, from its start to its end, and by one request to a server."""
+    file = folder / "calls.jsonl"
+    line = '{"tool": "tool_0", "arguments": {"number": 1}}\n'
+    file.write_text(line * many, encoding="utf-8")
+    command = [*COMMAND, "calls", "submit", "--from", str(file), "--root", str(root)]
+    call = {"tool": "add", "args": {"a": 1, "b": 2}, "delayS": 3600}
+    body = json.dumps({"calls": [call] * many}).encode()
+    serve = [sys.executable, "-m", "benchmarks.rest_servers", "toolcrib", str(folder / "posted")]
+    with subprocess.Popen(serve, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        port, token = server.stdout.readline().split()
+        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        request = urllib.request.Request(f"http://127.0.0.1:{port}/tools/calls", body, headers)
+        ways: dict[str, Callable[[], object]] = {
+            "toolcrib calls submit --from FILE.jsonl": lambda: subprocess.run(
+                command, check=True, stdout=subprocess.PIPE
+            ),
+            "POST /tools/calls": lambda: urllib.request.urlopen(request).read(),
+        }
+        rows = [Row(name) for name in ways]
+        for row in rows * 3:
+            began = time.perf_counter()
+            ways[row.name]()
+            row.seconds.append((time.perf_counter() - began) / many)
+        server.kill()
+    return rows
 
 
 def _idle(setting: Setting, server: PostgresProcess) -> Table:

@@ -44,6 +44,16 @@ def adapter_of(annotation: Any) -> TypeAdapter[Any]:
     return adapter
 
 
+def some_of(adapter: TypeAdapter[Any]) -> SchemaValidator:
+    """Return the validator of the TypedDict of an adapter which requires none of its fields."""
+    whole: Any = adapter.core_schema
+    has_definitions = whole["type"] == "definitions"
+    struct = whole["schema"] if has_definitions else whole
+    fields = {name: {**field, "required": False} for name, field in struct["fields"].items()}
+    struct = {**struct, "fields": fields}
+    return SchemaValidator({**whole, "schema": struct} if has_definitions else struct, _use_prebuilt=False)
+
+
 # -- bytes --------------------------------------------------------------------------------------------
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import cached_property
 from typing import Annotated, Any, NotRequired, Required, get_args, get_origin, get_type_hints
 
 import typing_extensions
@@ -20,10 +21,11 @@ from pydantic.json_schema import GenerateJsonSchema, NoDefault
 from pydantic_core import (
     PydanticSerializationError,
     SchemaError,
+    SchemaValidator,
 )
 
 from toolcrib.errors import DefinitionError, Violation
-from toolcrib.schema.adapters import adapter_of
+from toolcrib.schema.adapters import adapter_of, some_of
 from toolcrib.schema.docstring import parse_docstring
 from toolcrib.schema.jsonable import to_json, to_json_text
 from toolcrib.schema.plain import described, unwrapped
@@ -59,10 +61,17 @@ class Annotation:
         except (PydanticUserError, SchemaError) as error:
             raise _without_schema(annotation, error) from None
 
-    def read(self, value: Any, at: tuple[str | int, ...] = ()) -> Any:
-        """Return a checked JSON value as the annotated type. `InvalidInput` names each place below `at`."""
+    @cached_property
+    def _some(self) -> SchemaValidator:
+        return some_of(self._adapter)
+
+    def read(self, value: Any, at: tuple[str | int, ...] = (), *, some: bool = False) -> Any:
+        """Return a checked JSON value as the annotated type. `InvalidInput` names each place below `at`.
+
+        With `some` of a TypedDict, it may lack any field.
+        """
         try:
-            return self._adapter.validate_json(to_json_text(value))
+            return (self._some if some else self._adapter).validate_json(to_json_text(value))
         except ValidationError as error:
             found = error.errors(include_url=False, include_context=False, include_input=False)
             # After the name of a property stands `[key]` where the name is wrong.

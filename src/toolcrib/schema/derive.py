@@ -116,12 +116,12 @@ class FunctionShape:
             return parameter.replace(annotation=Any)
         return parameter
 
-    def _alone(self, parameter: inspect.Parameter) -> Annotation:
-        """Return the type of an argument object with this parameter only. The error names it."""
+    def _alone(self, parameter: inspect.Parameter) -> None:
+        """Read the type of an argument object with this parameter only. The error names it."""
         from toolcrib.schema.annotations import Annotation, arguments_type, name_of
 
         try:
-            return Annotation(arguments_type([parameter], None, name_of(parameter.annotation)))
+            Annotation(arguments_type([parameter], None, name_of(parameter.annotation)))
         except DefinitionError as error:
             raise DefinitionError(
                 f"{title(self.function)}: the parameter {parameter.name!r}: {error.message}",
@@ -135,11 +135,11 @@ class FunctionShape:
             return self._read.schema
         rule = self._plain_schema() if self._read is None else self._read.schema
         # The order of both is the same, but names may differ: a field may have an alias.
-        for parameter, part in zip(self.parameters, rule["properties"].values(), strict=True):
+        for parameter, (name, part) in zip(self.parameters, rule["properties"].items(), strict=True):
             text = described(unwrapped(parameter.annotation)[1]) or self.docs.parameters.get(parameter.name)
             if text:
                 part.setdefault("description", text)
-            default = self._default(parameter)
+            default = self._default(parameter, name)
             if default is not _ABSENT:
                 part["default"] = default
         return rule
@@ -151,8 +151,8 @@ class FunctionShape:
         required = [one.name for one in self.parameters if one.default is _EMPTY]
         return {**rule, "required": required} if required else rule
 
-    def _default(self, parameter: inspect.Parameter) -> Any:
-        """Return the default as JSON if converting it back gives the same value, else `_ABSENT`.
+    def _default(self, parameter: inspect.Parameter, name: str) -> Any:
+        """Return the default of a property as JSON if reading it gives the same value, else `_ABSENT`.
 
         A default that JSON would change must come from the function itself, so the schema does not name it.
         """
@@ -161,9 +161,8 @@ class FunctionShape:
             return _ABSENT
         try:
             back = written = to_json(default)
-            if self._plain[parameter.name] is None:
-                alone = self._alone(parameter)
-                (back,) = alone.read(dict.fromkeys(alone.schema["properties"], written)).values()
+            if self._plain[parameter.name] is None and self._read is not None:
+                back = self._read.read({name: written}, some=True)[parameter.name]
             return written if bool(back == default) else _ABSENT
         except (TypeError, ValueError, InvalidInput):
             return _ABSENT

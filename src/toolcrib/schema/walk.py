@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import unquote
@@ -93,6 +94,8 @@ def schemas(
 _MOST_CHECKS = 20_000
 _MOST_PAIRS = 200_000
 _OFTEN = 8
+_SEVERAL = re.compile(r"\$(?:dynamicRef|id|anchor|dynamicAnchor)\b")
+"""The keywords by which one reference may lead to several parts."""
 
 
 def multiplies(schema: Mapping[str, Any], value: Any = "") -> bool:
@@ -102,7 +105,11 @@ def multiplies(schema: Mapping[str, Any], value: Any = "") -> bool:
     remembers the objects and lists that it has checked, but no text, and nothing where it lists all faults.
     """
     text = str(schema)
-    if "$ref" not in text and "$dynamicRef" not in text:
+    count = text.count("$ref")
+    if not count and "$dynamicRef" not in text:
+        return False
+    # Where each of `count` references leads to one part, n parts are checked at most n · 2^count times.
+    if not (value or _SEVERAL.search(text)) and (text.count(" ") + 1) << count <= _MOST_CHECKS:
         return False
     checks = _Checks(schema)
     try:

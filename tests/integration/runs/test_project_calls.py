@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -31,6 +33,7 @@ from toolcrib.project import Project
 from toolcrib.project.durable.served import ServedTools
 from toolcrib.runs.agents import Agent
 from toolcrib.runs.dispatch import EmbeddedDispatcher
+from toolcrib.runs.known_tools import KnownTools
 from toolcrib.serve.auth import Client
 from toolcrib.serve.rest.running import ServerCalls
 from toolcrib.spec import Retry
@@ -248,6 +251,31 @@ async def test_priority_holds_where_one_call_runs_at_a_time_in_two_workers(crib:
         began = [one.calls.stored.attempts(call_id)[0].began_at for call_id in ids]
     assert [(call.state, call.snoozes) for call in calls] == [("done", 0)] * 8  # none was taken in vain
     assert began == sorted(began, reverse=True)
+
+
+async def test_a_list_looks_up_a_tool_of_another_process_once(crib: Crib) -> None:
+    looks: list[object] = []
+
+    def watch(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code is KnownTools.some.__code__:
+            looks.append(frame.f_locals["names"])
+
+    async with crib.open() as worker, crib.open() as project:
+
+        @worker.toolset.tool
+        async def double(number: int) -> int:
+            """Double a number."""
+            return 2 * number
+
+        await worker.calls.wait(worker.submit("double", {"number": 1}), 100)
+        sys.setprofile(watch)
+        ids = project.calls.submit_many(
+            {"tool": "double", "arguments": {"number": number}} for number in range(3)
+        )
+        sys.setprofile(None)
+        assert looks == [("double",)]
+        ended = [await worker.calls.wait(call_id, 100) for call_id in ids]
+    assert [call.outcome().unwrap() for call in ended] == [0, 2, 4]
 
 
 def test_without_an_event_loop(crib: Crib) -> None:

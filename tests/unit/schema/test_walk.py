@@ -10,6 +10,7 @@ from toolcrib.errors import DefinitionError, InvalidInput
 from toolcrib.schema import ArgumentCheck, SchemaCheck
 from toolcrib.schema.lenient import kinds_of
 from toolcrib.schema.provider_shapes import shape_tools
+from toolcrib.schema.walk import multiplies
 from toolcrib.spec import FunctionExec, Tool
 
 LEVELS = 60
@@ -139,3 +140,14 @@ def test_the_types_of_a_schema_that_multiplies_are_found() -> None:
     schema["$defs"]["a9"] = {"type": "string"}
     assert kinds_of(schema["properties"]["a"], schema) == {"string"}
     assert kinds_of(chain()["properties"]["a"], chain()) == frozenset()
+
+
+def test_a_reference_to_several_parts_counts_for_each_of_them() -> None:
+    parts: dict[str, Any] = {"s4": {"$anchor": "s4"}}
+    for number in range(4):
+        part: dict[str, Any] = {"$ref": f"#s{number + 1}"}
+        for _ in range(20):
+            part = {"$anchor": f"s{number}", "allOf": [part]}
+        parts[f"s{number}"] = part
+    # Four references, each to twenty parts in one another: the last is checked 20^4 times.
+    assert multiplies({"$ref": "#s0", "$defs": parts})

@@ -52,8 +52,8 @@ _STALE_PART = 20
 _SETTLED_NS = 100_000_000
 """A file that changed less than this ago may change again without another time on it."""
 _PACKAGES = (
-    "core", "egress", "executors", "manifest", "project/integrity", "sandbox/files", "schema", "spec",
-    "template",
+    "bundles", "core", "egress", "executors", "manifest", "project/catalog", "project/integrity",
+    "sandbox/files", "schema", "spec", "template",
 )  # fmt: skip
 """Packages whose code decides what a manifest means, which errors it has, and what lists say of it."""
 

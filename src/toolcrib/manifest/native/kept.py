@@ -29,6 +29,7 @@ Of a file too new for these to show its next change: written at, and a random nu
 FULL_MARK = 5
 _STATE = Struct("=qqQQQ")
 """A full mark in the column of marks."""
+_DIGEST = 32
 _BUFFER = 1 << 20
 _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
@@ -84,6 +85,8 @@ class Kept:
         read = None if path is None else read_cache(path, key)
         self._content: bytes | mmap.mmap
         self._content, self._begin, head = read or (b"", 0, memoryview(b""))
+        self.digest = self._content[: len(key) + _DIGEST].hex()
+        """A text that no other content of the file has; empty without one."""
         end = 8 + int.from_bytes(head[:8], "big")
         columns = orjson.loads(head[8:end] or b"{}")
         self.names: list[str] = columns.get("names", [])
@@ -193,6 +196,15 @@ class KnownFacts(Mapping[str, Facts]):
     def __len__(self) -> int:
         return len(self._same) + len(self._read)
 
+    @property
+    def digest(self) -> str:
+        """`Kept.digest` of the file that `is_kept` means."""
+        return self._kept.digest
+
+    def is_kept(self, name: str) -> bool:
+        """Return True for a tool whose manifest is as the file has it."""
+        return name in self._same
+
     def touches(self, name: str) -> list[Touch]:
         """Return what a tool touches."""
         return self._kept.touches(name) if name in self._same else self._read[name].touches
@@ -256,7 +268,7 @@ def read_cache(path: Path, key: bytes) -> tuple[mmap.mmap, int, memoryview] | No
         return None
     finally:
         os.close(descriptor)
-    at = len(key) + 32
+    at = len(key) + _DIGEST
     start = at + 8
     begin = start + int.from_bytes(content[at:start], "big")
     head = memoryview(content)[start:begin]

@@ -16,7 +16,7 @@ from toolcrib.manifest.native.writer import manifest_of
 from toolcrib.manifest.openapi.document import clean
 from toolcrib.manifest.openapi.importer import Imported
 from toolcrib.manifest.openapi.slim import Slimmer
-from toolcrib.manifest.yaml.source import MAX_BYTES, dump, load
+from toolcrib.manifest.yaml.source import Document, dumped
 from toolcrib.spec import Tool
 from toolcrib.spec.record import record
 
@@ -54,18 +54,15 @@ def new_manifest(tool: Tool, origin: str = "") -> NewManifest:
         if limit is not None:
             tool, losses = Slimmer(limit).slim(tool)
             lost += losses
-        text = _text(tool, origin)
         try:
-            if len(text) > MAX_BYTES:
-                raise ManifestError("the manifest is larger than 1 MiB")
-            document = load(text, f"{tool.name}/{FILE_NAME}")
+            document = _document(tool, origin)
             made = parse_tool(document, tool.name)
         except ManifestError as error:
             fault = error
             continue
         wrong = next((one for check in _CHECKS for one in check(made, document) if one.is_error), None)
         if wrong is None:
-            return NewManifest(tool.name, text, tuple(lost))
+            return NewManifest(tool.name, document.raw, tuple(lost))
         fault = ManifestError(wrong.message)
     raise fault or ManifestError("the manifest cannot be written")
 
@@ -93,11 +90,17 @@ def new_manifests(
     return drafts
 
 
-def write_manifests(drafts: Sequence[NewManifest], tools: Path, *, replace: bool = False) -> list[Path]:
+def write_manifests(
+    drafts: Sequence[NewManifest],
+    tools: Path,
+    progress: Callable[[int], None] = lambda _: None,
+    *,
+    replace: bool = False,
+) -> list[Path]:
     """Write manifests into a folder of tools, each atomically, after all were written to a temporary folder.
 
     Raises ConflictError, with nothing changed, if a name is taken and `replace` is false. With `replace` only
-    the manifest is replaced; other files of the tool stay.
+    the manifest is replaced; other files of the tool stay. `progress` gets the number of files so far.
     """
     taken = [one.name for one in drafts if os.path.lexists(tools / one.name)]
     if taken and not replace:
@@ -111,10 +114,11 @@ def write_manifests(drafts: Sequence[NewManifest], tools: Path, *, replace: bool
     tools.mkdir(parents=True, exist_ok=True)
     stage = Path(tempfile.mkdtemp(prefix=".import-", dir=tools))
     try:
-        for one in drafts:
+        for number, one in enumerate(drafts, 1):
             folder = stage / one.name
             folder.mkdir(mode=0o755)
             _write(folder / FILE_NAME, one.text)
+            progress(number)
         return [_move(stage / one.name, tools / one.name, replace=replace) for one in drafts]
     finally:
         shutil.rmtree(stage, ignore_errors=True)
@@ -140,9 +144,9 @@ def _write(path: Path, text: bytes) -> None:
         os.fsync(file.fileno())
 
 
-def _text(tool: Tool, origin: str) -> bytes:
+def _document(tool: Tool, origin: str) -> Document:
     first = f"# Made by `toolcrib import openapi`{f' from {_line(origin)}' if origin else ''}.\n"
-    return (first + dump(manifest_of(replace(tool, extensions={})))).encode()
+    return dumped(manifest_of(replace(tool, extensions={})), f"{tool.name}/{FILE_NAME}", first)
 
 
 def _line(text: str) -> str:

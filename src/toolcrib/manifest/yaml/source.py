@@ -14,6 +14,7 @@ import os
 import re
 import stat
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import islice
 from typing import Any
 
@@ -215,18 +216,26 @@ def load(raw: bytes, path: str) -> Document:
 
 def dump(data: Any) -> str:
     """Return JSON-shaped data as YAML without invisible characters; as JSON if YAML cannot do that."""
-    from ryaml import dumps, loads
+    return dumped(data, "manifest").text
+
+
+def dumped(data: Any, path: str, head: str = "") -> Document:
+    """Return a new file of these data, as `dump` writes them below the lines of `head`, read back.
+
+    Raises ManifestError if it cannot be read.
+    """
+    from ryaml import dumps
 
     body: str = dumps(data)
     if not re.search(_UNSEEN, body):
-        try:
-            # Read back, because the written text must mean the same data to the next reader.
-            if loads(body) == data:
-                return body
-        except ValueError:
-            pass
+        with suppress(ManifestError):
+            document = load(f"{head}{body}".encode(), path)
+            # Compared, because the written text must mean the same data to the next reader.
+            if document.data == data:
+                return document
     text = json.dumps(data, indent=1, ensure_ascii=False)
-    return re.sub(_UNSEEN, lambda found: f"\\U{ord(found[0]):08x}", text) + "\n"
+    text = re.sub(_UNSEEN, lambda found: f"\\U{ord(found[0]):08x}", text)
+    return load(f"{head}{text}\n".encode(), path)
 
 
 def _unreadable(path: str, error: OSError | ValueError) -> Diagnostic:

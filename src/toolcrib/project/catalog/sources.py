@@ -7,8 +7,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +20,7 @@ from toolcrib.bundles.answers import Source
 from toolcrib.bundles.records import ToolType
 from toolcrib.errors import ManifestError, ToolcribError
 from toolcrib.manifest import uncollected
+from toolcrib.manifest.native.kept import cache_key, read_cache, write_cache
 from toolcrib.manifest.native.writer import write_manifest
 from toolcrib.manifest.touches import Touch, touched
 from toolcrib.project.catalog.registry import PROJECT_BUNDLE, source_id
@@ -30,6 +30,7 @@ from toolcrib.spec.identifier import derived_id
 from toolcrib.spec.moment import written_ns
 from toolcrib.spec.naming import stored_name
 from toolcrib.spec.tools.kinds import FunctionExec
+from toolcrib.state import cache_folder
 
 if TYPE_CHECKING:
     from toolcrib.core.toolset import Toolset
@@ -41,6 +42,9 @@ if TYPE_CHECKING:
 
 _PACKAGE = Path(sys.modules["toolcrib.builtin"].__path__[0])
 _LONGEST = 64
+_FORM = "toolcrib list 1"
+_FEW = 200
+"""So many manifests are listed as quickly without the file."""
 _DIGITS = 8
 """Digits of the hash in an address that the slug alone does not make unique."""
 
@@ -150,6 +154,9 @@ class Sources:
         self._tools: tuple[object, Mapping[str, Sequence[ListedTool]]] = (None, {})
         self._known: dict[tuple[str, str], tuple[object, object, ListedTool]] = {}
         """By bundle and name, what a tool was listed for, and how."""
+        folder = cache_folder(place.path)
+        self._file = None if folder is None else folder / "list"
+        """The file with the tools of manifests as they are listed, made anew with that of the manifests."""
 
     def add_server(self, name: str, file: Path) -> None:
         """Take an MCP server that a file names as one more source."""
@@ -195,6 +202,24 @@ class Sources:
                 self._tools = revision, self._all_tools()
         return self._tools[1]
 
+    @cached_property
+    def _listed_before(self) -> dict[str, ListedTool]:
+        """Tools of manifests by name, as an earlier process has listed them."""
+        read = None if self._file is None else read_cache(self._file, self._key)
+        tools = [] if read is None else msgspec.msgpack.decode(read[2], type=list[ListedTool])
+        return {tool.full: tool for tool in tools}
+
+    @property
+    def _key(self) -> bytes:
+        return cache_key(_FORM, [self._registry.facts.digest, self.own.id])
+
+    def _keep_list(self, tools: Iterable[ListedTool]) -> None:
+        is_kept = self._registry.facts.is_kept
+        kept = [tool for tool in tools if is_kept(tool.full)]
+        if self._file is not None and len(kept) > _FEW and len(kept) > len(self._listed_before):
+            write_cache(self._file, self._key, msgspec.msgpack.encode(kept), ())
+            self._listed_before = {tool.full: tool for tool in kept}
+
     def _all_tools(self) -> dict[str, Sequence[ListedTool]]:
         names: dict[str, list[str]] = {one.name: [] for one in self.all}
         facts = self._registry.facts
@@ -206,9 +231,10 @@ class Sources:
         names[BUILTIN_BUNDLE] = list(NAMES)
         faults = {name: why for name, why in self._registry.faults().items() if name not in self._toolset}
         found = {source.name: list(self._of(source, names[source.name])) for source in self.all}
+        self._keep_list(found[self.own.name])
         found[self.own.name] += self._faulty(faults, {tool.slug for tool in found[self.own.name]})
-        kept = {(bundle, tool.name) for bundle, tools in found.items() for tool in tools}
-        self._known = {key: one for key, one in self._known.items() if key in kept}
+        kept = {bundle: {tool.name for tool in tools} for bundle, tools in found.items()}
+        self._known = {key: one for key, one in self._known.items() if key[1] in kept[key[0]]}
         return dict(found.items())
 
     def _of(self, source: ProjectSource, names: Sequence[str]) -> Iterator[ListedTool]:
@@ -217,20 +243,26 @@ class Sources:
         rows = self.switches.look()
         make = self._builtin if source is self.builtin else partial(self._listed, source)
         for name, slug in slugs.items():
-            with suppress(ToolcribError):
-                # Of two names with one slug, the one that is the slug keeps it.
-                own = _fitting(slug, name, hashed=slug in shared and slug != name)
+            # Of two names with one slug, the one that is the slug keeps it.
+            own = _fitting(slug, name, hashed=slug in shared and slug != name)
+            try:
                 yield make(name, own, rows.get((source.name, name)))
+            except ToolcribError:
+                continue
 
     def _listed(self, source: ProjectSource, name: str, slug: str, switched: bool | None) -> ListedTool:
-        mark = self._registry.mark(name) if name in self._registry.facts else []
+        facts_of, before = self._registry.facts, self._listed_before.get(name)
+        state = slug, switched is not False
+        if before is not None and (before.slug, before.enabled) == state and facts_of.is_kept(name):
+            return before
+        mark = self._registry.mark(name) if name in facts_of else []
         of = mark or self._toolset.get(name)
         known = self._known.get((source.name, name))
         if known is not None and (known[0] is of or known[0] == mark) and known[1] == (slug, switched):
             return known[2]
         type_: ToolType = "native"
         if mark:
-            facts = self._registry.facts[name]
+            facts = facts_of[name]
             kind, version, tags, changed = facts.kind, facts.version, tuple(facts.tags), mark[0]
         else:
             tool = self._toolset.get(name)

@@ -16,6 +16,7 @@ from toolcrib import Project
 from toolcrib.errors import ManifestError
 from toolcrib.manifest import check_tool
 from toolcrib.manifest.native.reader import tool_of
+from toolcrib.project.catalog.sources import _entry
 from toolcrib.project.mcp_catalog import McpCatalog
 from toolcrib.serve.mcp.lists import CallerListing
 
@@ -85,6 +86,39 @@ def test_the_next_start_checks_only_what_did_not_pass(crib: Crib, checked: set[s
     checked.clear()
     Project.open(crib.root).tools()
     assert checked == {"bad"}
+
+
+@pytest.fixture
+def entered() -> Iterator[list[str]]:
+    """The tools of manifests whose entries in lists are made from now on."""
+    names: list[str] = []
+
+    def watch(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code is _entry.__code__ and frame.f_locals["type"] == "native":
+            names.append(frame.f_locals["name"])
+
+    sys.setprofile(watch)
+    yield names
+    sys.setprofile(None)
+
+
+def listed(crib: Crib) -> dict[str, tuple[str, list[str]]]:
+    """Version and tags of all tools that the catalogue of a new start lists."""
+    return {one.name: (one.version, list(one.tags)) for one in crib.open().list_tools(limit=256).tools}
+
+
+def test_the_next_start_makes_no_entry_again(crib: Crib, entered: list[str]) -> None:
+    first = listed(crib)
+    assert {f"t{number}" for number in range(COUNT)} <= first.keys()
+    assert len(entered) > COUNT
+    entered.clear()
+    assert listed(crib) == first
+    assert entered == ["bad"]  # What does not load is in no cache.
+    entered.clear()
+    add(crib, "t0", version=2, tags=["new"])
+    settle(crib)
+    assert listed(crib) == {**first, "t0": ("2", ["new"])}
+    assert entered == ["t0", "bad"]
 
 
 def worse(crib: Crib) -> None:

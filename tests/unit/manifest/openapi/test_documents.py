@@ -352,7 +352,9 @@ def test_taken_names_change_nothing_unless_replaced(tmp_path: Path) -> None:
     with pytest.raises(ConflictError, match="get_b"):
         write_manifests(drafts, tools)
     assert [path.name for path in tools.iterdir()] == ["get_b"]
-    write_manifests(drafts, tools, replace=True)
+    counted: list[int] = []
+    write_manifests(drafts, tools, counted.append, replace=True)
+    assert counted == [*range(1, len(drafts) + 1)]
     assert sorted(path.name for path in tools.iterdir()) == ["get_a", "get_b"]
     assert (tools / "get_b" / "notes.txt").read_text() == "mine"
     assert [tool.name for tool in load_tools(tools).tools] == ["get_a", "get_b"]

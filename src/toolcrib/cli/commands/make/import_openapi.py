@@ -102,8 +102,12 @@ def command(
     written = []
     with waiting("making manifests") as say:
         drafts = new_manifests(found, source, lambda number: say(f"({number:,} of {len(found.tools):,})"))
-        if place is not None:
-            written = write_manifests(drafts, require_inside(place.root, place.tools), replace=replace)
+    if place is not None:
+        with waiting("writing manifests") as say:
+            tools = require_inside(place.root, place.tools)
+            written = write_manifests(
+                drafts, tools, lambda number: say(f"({number:,} of {len(drafts):,})"), replace=replace
+            )
     seconds = time.perf_counter() - started
     if as_json:
         paths = [str(path) for path in written]
