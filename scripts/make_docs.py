@@ -184,18 +184,16 @@ def parts_of_toolcrib() -> list[Path]:
     ]
 
 
-def module_table() -> Iterator[str]:
-    """Yield each module with its first line."""
-    yield "| module | contents |"
+def package_table() -> Iterator[str]:
+    """Yield each package with its first line."""
+    yield "| package | contents |"
     yield "|---|---|"
-    for part in parts_of_toolcrib():
-        files = [part] if part.suffix else sorted(part.rglob("*.py"))
-        for path in files:
-            if "starter_files" in path.parts:  # files for new projects, not modules of Toolcrib
-                continue
-            name = path.relative_to(SOURCE).with_suffix("").as_posix().removesuffix("/__init__")
+    for path in sorted(SOURCE.rglob("__init__.py")):
+        # Not the package itself, and no files for new projects.
+        if path.parent != SOURCE and "starter_files" not in path.parts:
+            name = ".".join(path.parent.relative_to(SOURCE).parts)
             doc = first_sentence(ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))))
-            yield f"| `{name.replace('/', '.')}` | {doc.replace('|', chr(92) + '|')} |"
+            yield f"| `{name}` | {doc.replace('|', chr(92) + '|')} |"
 
 
 def native_fields(*roots: str) -> Iterator[str]:
@@ -249,7 +247,8 @@ def fields_of(rule: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[
         yield dotted, whole, name in rule.get("required", ())
         yield from fields_of(whole, dotted)
     for keyword, end in (("items", "[]"), ("additionalProperties", ".<name>")):
-        if isinstance(rule.get(keyword), dict):
+        # One entry, or a list of such entries, has its fields once.
+        if isinstance(rule.get(keyword), dict) and not (keyword == "items" and "properties" in rule):
             yield from fields_of(resolved(rule[keyword]), path + end)
     for one in rule.get("anyOf", ()):
         yield from fields_of(resolved(one), path)
@@ -437,7 +436,7 @@ PARTS: dict[str, Callable[[], Iterator[str]]] = {
     "commands": command_reference,
     "errors": error_table,
     "exits": exit_table,
-    "modules": module_table,
+    "packages": package_table,
     "kind": partial(record_table, Kind),
     "kinds": kind_table,
     "other_kinds": other_kinds,
