@@ -13,6 +13,7 @@ import json
 import re
 import sys
 import textwrap
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
 from functools import partial
@@ -183,18 +184,16 @@ def parts_of_toolcrib() -> list[Path]:
     ]
 
 
-def module_table() -> Iterator[str]:
-    """Yield each module with its first line."""
-    yield "| module | contents |"
+def package_table() -> Iterator[str]:
+    """Yield each package with its first line."""
+    yield "| package | contents |"
     yield "|---|---|"
-    for part in parts_of_toolcrib():
-        files = [part] if part.suffix else sorted(part.rglob("*.py"))
-        for path in files:
-            if "starter_files" in path.parts:  # files for new projects, not modules of Toolcrib
-                continue
-            name = path.relative_to(SOURCE).with_suffix("").as_posix().removesuffix("/__init__")
+    for path in sorted(SOURCE.rglob("__init__.py")):
+        # Not the package itself, and no files for new projects.
+        if path.parent != SOURCE and "starter_files" not in path.parts:
+            name = ".".join(path.parent.relative_to(SOURCE).parts)
             doc = first_sentence(ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))))
-            yield f"| `{name.replace('/', '.')}` | {doc.replace('|', chr(92) + '|')} |"
+            yield f"| `{name}` | {doc.replace('|', chr(92) + '|')} |"
 
 
 def native_fields(*roots: str) -> Iterator[str]:
@@ -248,7 +247,8 @@ def fields_of(rule: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[
         yield dotted, whole, name in rule.get("required", ())
         yield from fields_of(whole, dotted)
     for keyword, end in (("items", "[]"), ("additionalProperties", ".<name>")):
-        if isinstance(rule.get(keyword), dict):
+        # One entry, or a list of such entries, has its fields once.
+        if isinstance(rule.get(keyword), dict) and not (keyword == "items" and "properties" in rule):
             yield from fields_of(resolved(rule[keyword]), path + end)
     for one in rule.get("anyOf", ()):
         yield from fields_of(resolved(one), path)
@@ -300,48 +300,44 @@ def record_table(record: type) -> Iterator[str]:
         yield f"| `{ast.unparse(field.target)}` | {default} | {meaning} |"
 
 
-def rest_table() -> Iterator[str]:
-    """Yield a row for each route of the REST API."""
-    yield "| route | scope | |"
-    yield "|---|---|---|"
-    for route in ROUTES:
-        name = f"{route.method} {route.path}"
-        anchor = re.sub(r"[^a-z0-9_ -]", "", name.lower()).replace(" ", "-")
-        summary = first_sentence(route.handler.__doc__)
-        yield f"| [`{name}`](#{anchor}) | {f'`{route.scope}`' if route.scope else 'none'} | {summary} |"
-
-
 def rest_reference() -> Iterator[str]:
-    """Yield each route with its query, body, answers and errors, and each record of them."""
+    """Yield each route with its scope, query, body, answers and errors, and each record of them."""
     document = openapi()
     routes = [(route, document["paths"][route.path][route.method.lower()]) for route in ROUTES]
     scoped = set.intersection(*(set(errors_of(route)) for route in ROUTES if route.scope))
     with_body = (route for route, operation in routes if "requestBody" in operation)
     read = set.intersection(*(set(errors_of(route)) for route in with_body)) - scoped
+    rows = Counter(row for _, operation in routes for row in rest_query(operation).values())
+    shared = {row for row, number in rows.items() if number >= SHARED_ROW}
     yield f"Each route with a scope may also answer {codes_of(scoped)}."
-    yield f"Each route with a body may also answer {codes_of(read)}.\n"
+    yield f"Each route with a body may also answer {codes_of(read)}. Many take these parameters:\n"
+    yield from QUERY_HEAD
+    yield from sorted(shared)
+    yield ""
     for route, operation in routes:
         yield f"### {route.method} {route.path}\n"
-        yield inspect.cleandoc(route.handler.__doc__ or "")
-        yield ""
-        yield from rest_query(operation)
+        scope = f"`{route.scope}`" if route.scope else "No scope"
+        yield f"{scope}: {inspect.cleandoc(route.handler.__doc__ or '')}\n"
+        query = rest_query(operation)
+        if own := [row for row in query.values() if row not in shared]:
+            yield from (*QUERY_HEAD, *own, "")
+        if also := [f"`{name}`" for name, row in query.items() if row in shared]:
+            yield f"- {'Also takes' if own else 'Takes'} {', '.join(also)}."
         yield from rest_content(route, operation)
         usual = (scoped if route.scope else set()) | (read if "requestBody" in operation else set())
-        if own := set(errors_of(route)) - usual:
-            yield f"- Errors: {codes_of(own)}."
+        if failures := set(errors_of(route)) - usual:
+            yield f"- Errors: {codes_of(failures)}."
         yield ""
     yield "## Records\n"
+    yield "A field without *optional* is always there, and required in a body.\n"
     for name, schema in sorted(document["components"]["schemas"].items()):
         yield f"### {name}\n"
         yield f"{schema['description']}\n"
-        yield "| field | type | |"
-        yield "|---|---|---|"
         required = schema.get("required", ())
         for field, rule in schema["properties"].items():
-            meaning = " ".join(
-                filter(None, ("Required." if field in required else "", rule.get("description")))
-            )
-            yield f"| `{field}` | {rest_type(rule)} | {meaning} |"
+            may = "" if field in required else ", *optional*"
+            meaning = rule.get("description")
+            yield f"- `{field}`: {rest_type(rule)}{may}" + (f". {meaning}" if meaning else "")
         yield ""
 
 
@@ -352,25 +348,17 @@ def codes_of(kinds: set[type[errors.ToolcribError]]) -> str:
     )
 
 
-def rest_query(operation: dict[str, Any]) -> Iterator[str]:
-    """Yield the table of the parameters of an operation, but for those of its path."""
-    found = [one for one in operation["parameters"] if one["in"] != "path"]
-    if found:
-        yield "| parameter | in | type | default | |"
-        yield "|---|---|---|---|---|"
-    for one in found:
+def rest_query(operation: dict[str, Any]) -> dict[str, str]:
+    """Return a row for each parameter of an operation by its name, but for those of its path."""
+    rows = {}
+    for one in operation["parameters"]:
         rule = one["schema"]
-        default = (
-            "required"
-            if one["required"]
-            else f"`{json.dumps(rule['default'])}`"
-            if rule.get("default")
-            else ""
-        )
+        default = f"`{json.dumps(rule['default'])}`" if rule.get("default") else ""
+        default = "required" if one["required"] else default
         cells = (f"`{one['name']}`", one["in"], rest_type(rule), default, rule.get("description", ""))
-        yield f"| {' | '.join(cells)} |"
-    if found:
-        yield ""
+        if one["in"] != "path":
+            rows[one["name"]] = f"| {' | '.join(cells)} |"
+    return rows
 
 
 def rest_content(route: Route, operation: dict[str, Any]) -> Iterator[str]:
@@ -441,11 +429,14 @@ HEADLINES = (
     "Project, tool of kind python, a spare ready",
 )
 """Rows of the benchmarks that the README shows, besides the worst one."""
+QUERY_HEAD = ("| parameter | in | type | default | |", "|---|---|---|---|---|")
+SHARED_ROW = 4
+"""Routes from which on a parameter that is the same in all of them is described once."""
 PARTS: dict[str, Callable[[], Iterator[str]]] = {
     "commands": command_reference,
     "errors": error_table,
     "exits": exit_table,
-    "modules": module_table,
+    "packages": package_table,
     "kind": partial(record_table, Kind),
     "kinds": kind_table,
     "other_kinds": other_kinds,
@@ -453,7 +444,6 @@ PARTS: dict[str, Callable[[], Iterator[str]]] = {
     "settings": settings_table,
     "performance": performance,
     "performance_lines": performance_lines,
-    "rest_routes": rest_table,
     "rest": rest_reference,
     **{f"native_{name}": partial(native_fields, *roots) for name, roots in NATIVE.items()},
 }

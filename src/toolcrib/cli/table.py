@@ -110,7 +110,9 @@ def _stacked(headings: Sequence[str], rows: Sequence[Sequence[str]], width: int)
     lines: list[str] = []
     names = [heading.lower() for heading in headings[1:-1]]
     for row in rows:
-        facts = ", ".join(f"{name} {cell}" for name, cell in zip(names, row[1:-1], strict=True) if cell)
+        facts = ", ".join(
+            f"{name} {cell}".strip() for name, cell in zip(names, row[1:-1], strict=True) if cell
+        )
         lines += wrap(f"{row[0]} ({facts})" if facts else row[0], width)
         lines += [f"  {line}" for line in wrap(row[-1], max(1, width - 2))]
     return lines

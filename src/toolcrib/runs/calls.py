@@ -594,7 +594,7 @@ def _known(tx: Transaction, row: Mapping[str, Any]) -> str:
 
 def _worker_died(state: CallState, rescues: int, reason: str) -> str:
     """Return the error of a call whose worker has died, as JSON."""
-    why, failed = reason or "its worker has died", state == "failed"
+    why, failed = reason or "its worker has died, or was silent for too long", state == "failed"
     what = f"this call was lost {rescues + 1} times" if failed else "the outcome of this call is unknown"
     hint = None if failed else "Check what it did; then retry it, or leave it."
     return json.dumps(ToolFailed(f"{what}: {why}", hint=hint, details={"outcome": "unknown"}).as_dict())

@@ -35,6 +35,10 @@ def test_a_narrow_one_gets_them_one_below_the_other(width: int) -> None:
     lines = format_table(HEADINGS, ROWS, width)
     assert max(map(cell_width, lines)) <= max(width, 4)
     assert "".join(lines).replace(" ", "").startswith("scan(kindcommand)ListseveryTODO")
+    assert (
+        format_table(["NAME", "", "DETAIL"], [["user namespace", "ok", "works"]], 20)[0]
+        == "user namespace (ok)"
+    )
 
 
 def test_nothing_steers_the_terminal() -> None:

@@ -160,20 +160,32 @@ def test_what_the_machine_does_not_allow_is_no_wrong_use(tmp_path: Path) -> None
 
 
 def test_a_file_that_could_not_be_written_whole_is_not_left(tmp_path: Path) -> None:
+    assert "too large" in refusal(tmp_path, most=200)
+    assert make(tmp_path).created
+    assert load_config(tmp_path / ".toolcrib/config.yml") == Config()
+    assert len((tmp_path / ".toolcrib/schemas/tool.schema.json").read_bytes()) > 200
+
+
+@pytest.mark.skipif(find_spec("ensurepip") is None, reason="this Python cannot make an environment with pip")
+def test_an_environment_without_room_for_pip_is_not_left(tmp_path: Path) -> None:
+    assert "pip cannot be installed in" in refusal(tmp_path, most=100_000, examples=True)
+    assert not (tmp_path / ".venv").exists()
+
+
+def refusal(root: Path, *, most: int, examples: bool = False) -> str:
+    """Return why no project is made where a file has at most so many bytes."""
     # In a process of its own: every thread of a process has its limit.
-    code = """
+    code = f"""
 import resource, signal
 from toolcrib.errors import StateUnavailable
 from toolcrib.project.authoring.starter import make
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-resource.setrlimit(resource.RLIMIT_FSIZE, (200, 200))
+resource.setrlimit(resource.RLIMIT_FSIZE, ({most}, {most}))
 try:
-    make(".")
+    make(".", examples={examples})
 except StateUnavailable as error:
     print(error)
 """
-    done = complete([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
-    assert "too large" in done.stdout, done.stderr
-    assert make(tmp_path).created
-    assert load_config(tmp_path / ".toolcrib/config.yml") == Config()
-    assert len((tmp_path / ".toolcrib/schemas/tool.schema.json").read_bytes()) > 200
+    done = complete([sys.executable, "-c", code], cwd=root, capture_output=True, text=True)
+    said: str = done.stdout + done.stderr
+    return said

@@ -154,8 +154,10 @@ def _environment(root: Path) -> list[Path]:
     folder = root / ".venv"
     if folder.exists():
         return []
+    import shutil
     import venv
     from importlib.util import find_spec
+    from subprocess import CalledProcessError
 
     try:
         # Some systems have it in a package of its own.
@@ -163,4 +165,9 @@ def _environment(root: Path) -> list[Path]:
     except ValueError as error:  # a path with a colon, or with bytes that are not text
         message = f"a virtual environment cannot be made in {root}: {error}"
         raise UsageError(message, hint="Name another folder, or leave out the examples.") from None
+    except CalledProcessError as error:  # of pip, such as a full disk
+        shutil.rmtree(folder)  # One without pip would stay so.
+        last = error.output.decode(errors="replace").strip().rpartition("\n")[2]
+        message = f"pip cannot be installed in {folder}: {last}"
+        raise StateUnavailable(message, hint="Free disk space, or leave out the examples.") from None
     return [Path(".venv")]

@@ -18,7 +18,7 @@ _GROUPS = 8
 _LONGEST = 180
 """Characters of a line: about two lines of a terminal."""
 _KINDS = {
-    "network": "reach hosts",
+    "network: ": "reach hosts",
     "write ": "write files",
     "secret ": "take secrets",
     "environment variable ": "read variables",
@@ -26,6 +26,13 @@ _KINDS = {
     "run ": "run programs or other tools",
 }
 """Beginnings of reasons to the words for all of their kind."""
+_VERBS = {
+    "network: ": "reach ",
+    "secret ": "take the secret ",
+    "environment variable ": "read the variable ",
+    "code: values of a call may be run as code": "run values of a call as code",
+}
+"""Beginnings of reasons that are no verbs to what stands for them after `may`."""
 
 
 def lines_of(sheets: Sequence[TrustSheet]) -> Iterator[str]:
@@ -81,7 +88,13 @@ def _acting(sheets: Sequence[TrustSheet]) -> Iterator[str]:
             yield cut(f"{_counted(group)} may {', '.join(kinds)} ({exact}){_which(group)}")
         return
     for (_, *reasons), group in groups.items():
-        yield cut(f"{_counted(group)} may {'; '.join(reasons)}{_which(group)}")
+        yield cut(f"{_counted(group)} may {'; '.join(map(_does, reasons))}{_which(group)}")
+
+
+def _does(reason: str) -> str:
+    """Return a reason as it reads after `may`."""
+    start = next((one for one in _VERBS if reason.startswith(one)), "")
+    return _VERBS.get(start, "") + reason.removeprefix(start)
 
 
 def _kinds(reasons: Sequence[str]) -> list[str]:

@@ -411,7 +411,8 @@ def test_secrets_are_what_is_no_parameter_and_no_name_known_everywhere() -> None
 def test_each_documented_field_is_allowed_and_no_other() -> None:
     schema = json.loads(Path(form.__file__).with_name("schema.json").read_bytes())
     table = (Path(__file__).parents[4] / "docs/manifest.md").read_text().partition("\n### Vega\n")[2]
-    documented = re.findall(r"^\| `([^`]+)`(?: \((\w+)\))? \|", table.partition("\n### ")[0], re.MULTILINE)
+    cells = re.findall(r"^\| (`.*?) \|", table.partition("\n### ")[0], re.MULTILINE)
+    documented = re.findall(r"`([^`]+)`(?: \((\w+)\))?", "\n".join(cells))
     common = {"type", "timeout", "retry"}
     for kind in schema["properties"]["implementation"]["properties"]["type"]["enum"]:
         allowed = {f"implementation.{key}" for key in schema["$defs"][kind]["properties"].keys() - common}

@@ -58,7 +58,7 @@ def test_tools_are_grouped_by_what_they_may_touch_and_those_that_act_come_first(
     ]
     assert list(lines_of(sheets)) == [
         "2 command tools may write out: fill, pack",
-        "1 command tool may network: example.com; secret TOKEN: send",
+        "1 command tool may reach example.com; take the secret TOKEN: send",
         "1 command tool only reads in the project: look",
     ]
 
