@@ -151,17 +151,16 @@ class Roots:
             # Asked of the open file: the path may lead to another one by now.
             info = regular(fd, path)
             self._check_read(fd, info, path)
+            # Files of the kernel say that they are empty.
+            end = offset + limit if info.st_size == 0 else min(offset + limit, info.st_size)
             chunks = []
             position = offset
-            while (left := offset + limit - position) > 0:
-                chunk = os.pread(fd, min(left, LIMIT), position)
+            while position < end:
+                chunk = os.pread(fd, min(end - position, LIMIT), position)
                 if not chunk:
                     break
                 chunks.append(chunk)
                 position += len(chunk)
-                if position == info.st_size:
-                    break
-        # A file may have grown while it was read.
         return FilePart(b"".join(chunks), max(info.st_size, position if chunks else 0))
 
     def read_at_once(self, path: str, limit: int, device: int) -> FilePart | None:
