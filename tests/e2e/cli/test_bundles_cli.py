@@ -341,11 +341,11 @@ def test_fields_that_are_missing_or_that_the_store_sets(bundles: Bundles) -> Non
     assert bundles.ok(*TOOL, "put", "a", "-", stdin=read)["version"] == "1.1"
     commented = b"// Mine\n" + json.dumps({**RECORD, "slug": "z"}).encode()
     assert bundles.ok(*TOOL, "put", "a", "-", stdin=commented)["slug"] == "z"
-    for text, code, message in (
+    for wrong, code, message in (
         ("[]", "invalid_input", "JSON object"),
         ("name: x", "invalid_manifest", "not JSON"),
     ):
-        (bundles.folder / "f.json").write_text(text)
+        (bundles.folder / "f.json").write_text(wrong)
         assert message in bundles.refused(4, code, *TOOL, "put", "a", "f.json")
 
 
