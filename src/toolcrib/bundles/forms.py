@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 _FOREIGN = re.compile("[^A-Za-z0-9-]")
 _NAMED = ("bundleID", "slug", "version")
 """Fields of a record that say which one it is: they must be those of its place."""
+_OF_MANIFEST = ("description", "tags", "arg_schema", "output_schema")
+"""Fields of a record that its native manifest has too."""
 _KNOWN = {one.encode_name for one in msgspec.structs.fields(ToolAnswer)} - set(_NAMED)
 _WRITTEN = {one.encode_name for one in msgspec.structs.fields(ToolBody)}
 
@@ -39,6 +41,13 @@ class NamedTool(Protocol):
     def type(self) -> str: ...
     @property
     def impl(self) -> dict[str, Any]: ...
+
+
+class GivenTool(Protocol):
+    """The fields of a record as it was sent."""
+
+    @property
+    def is_enabled(self) -> bool: ...
 
 
 class PutTool(NamedTuple):
@@ -77,10 +86,26 @@ def read_record(
         made = PutTool(*pair, body)
         require_usable(made)
         return made
-    manifest = read_manifest(
-        str(body.impl.get("manifest", "")).encode(), f"{pair[0]}.yml", slug=pair[0], version=pair[1]
-    )
-    return manifest._replace(body=msgspec.structs.replace(manifest.body, is_enabled=body.is_enabled))
+    return native_tool(body, str(body.impl.get("manifest", "")), *pair)
+
+
+def native_tool(given: GivenTool, manifest: str, slug: str, version: str) -> PutTool:
+    """Read the manifest of a record. `given` are the fields of the record, which may repeat the manifest's.
+
+    Raises InvalidInput with each that differs, and as `read_manifest`.
+    """
+    made = read_manifest(manifest.encode(), f"{slug}.yml", slug=slug, version=version)
+    wrong = [
+        Violation(f"$.{one.encode_name}", "differs from the manifest")
+        for one in msgspec.structs.fields(ToolBody)
+        if one.name in _OF_MANIFEST
+        and (value := getattr(given, one.name))
+        and value != getattr(made.body, one.name)
+    ]
+    if wrong:
+        hint = "Change it in impl.manifest, and leave it out here."
+        raise InvalidInput(f"{wrong[0].path} {wrong[0].message}", hint=hint, violations=wrong)
+    return made._replace(body=msgspec.structs.replace(made.body, is_enabled=given.is_enabled))
 
 
 def require_usable(made: PutTool) -> None:
@@ -108,7 +133,7 @@ def _object(data: bytes) -> dict[str, Any]:
 
     value = load_json(data, "tool.json").data
     if not isinstance(value, dict):
-        hint = "A native manifest ends in .yml or .yaml, or needs --manifest; over HTTP application/yaml."
+        hint = "A native manifest ends in .yml or .yaml; over HTTP it is application/yaml."
         raise InvalidInput("the tool is not a JSON object", hint=hint)
     return value
 
@@ -152,7 +177,11 @@ def read_manifest(raw: bytes, path: str, *, slug: str | None = None, version: st
     pair = {"slug": (slug_of(tool.name), slug), "version": (str(tool.version), version)}
     for name, (own, asked) in pair.items():
         if asked not in (None, own):
-            raise InvalidInput(f"the manifest has the {name} {own!r}, not {asked!r}")
+            key = "name" if name == "slug" else name
+            raise InvalidInput(
+                f"the manifest has the {name} {own!r}, not {asked!r}",
+                hint=f"Change `{key}` in the manifest too.",
+            )
     own_slug, own_version = _pair(*(own for own, _ in pair.values()))
     schema = tool.output.schema
     body = ToolBody(

@@ -291,7 +291,7 @@ def test_get_prints_what_put_takes(bundles: Bundles) -> None:
         assert changed == {"toolID", "bundleID", "createdAt", "modifiedAt"}
         assert made["bundleID"] == other["id"]
     assert bundles(*TOOL, "get", "b/read-notes").out == MANIFEST
-    assert bundles(*TOOL, "put", "b", "-", "--manifest", stdin=MANIFEST.encode()).code == 7
+    assert bundles(*TOOL, "put", "b", "-", stdin=MANIFEST.encode()).code == 7
 
 
 @pytest.mark.parametrize(
@@ -341,8 +341,12 @@ def test_fields_that_are_missing_or_that_the_store_sets(bundles: Bundles) -> Non
     assert bundles.ok(*TOOL, "put", "a", "-", stdin=read)["version"] == "1.1"
     commented = b"// Mine\n" + json.dumps({**RECORD, "slug": "z"}).encode()
     assert bundles.ok(*TOOL, "put", "a", "-", stdin=commented)["slug"] == "z"
-    assert "JSON object" in bundles.refused(4, "invalid_input", *TOOL, "put", "a", "-", stdin=b"[]")
-    assert "not JSON" in bundles.refused(4, "invalid_manifest", *TOOL, "put", "a", "-", stdin=b"name: x")
+    for wrong, code, message in (
+        ("[]", "invalid_input", "JSON object"),
+        ("name: x", "invalid_manifest", "not JSON"),
+    ):
+        (bundles.folder / "f.json").write_text(wrong)
+        assert message in bundles.refused(4, code, *TOOL, "put", "a", "f.json")
 
 
 def test_a_manifest_with_an_error_is_refused_at_its_line(bundles: Bundles) -> None:

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from tests.sources import MOMENT, MemorySource
-from toolcrib.bundles import BundleBody, Store, ToolBody, ToolRecord, log_of
+from toolcrib.bundles import BundleBody, Store, ToolBody, ToolRecord, log_of, read_manifest, read_record
 from toolcrib.bundles.files import StoreLock
 from toolcrib.bundles.history import MOST_REVISIONS
 from toolcrib.bundles.listing import Listing
@@ -448,3 +448,22 @@ def test_a_change_that_cannot_be_recorded_is_refused(store: Store, tmp_path: Pat
     refused(AuditUnavailable, lambda: store.put_tool(A, "a", "1", TOOL))
     refused(AuditUnavailable, lambda: store.switch_bundle(A, enabled=False))
     assert (store.tools(A), store.bundle(A).is_enabled) == ([], True)
+
+
+def test_a_native_record_changes_in_its_manifest() -> None:
+    """What was read is put as a new version: its other fields only repeat the manifest."""
+    text = "name: n\ndescription: N\ntags: [a]\nkind: command\nversion: {}\n"
+    text += "exec: {{command: {{entrypoint: ls}}}}\n"
+    read = msgspec.to_builtins(read_manifest(text.format(1).encode(), "n.yml").body) | {"slug": "n"}
+
+    def put(version: str, manifest: str, **changed: Any) -> ToolBody:
+        record = read | {"version": version, "impl": {"manifest": manifest}} | changed
+        return read_record(json.dumps(record).encode(), new_id()).body
+
+    assert put("2", text.format(2), isEnabled=False).is_enabled is False
+    with pytest.raises(InvalidInput) as raised:
+        put("2", text.format(1))
+    assert raised.value.hint == "Change `version` in the manifest too."
+    with pytest.raises(InvalidInput) as raised:
+        put("2", text.format(2), tags=["b"], description="Other")
+    assert [one.path for one in raised.value.violations] == ["$.description", "$.tags"]

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from toolcrib.bundles import BundleRecord, Store
 
 _MANIFEST = (".yml", ".yaml")
+_BLANK = b"\xef\xbb\xbf \t\r\n"
 
 
 @click.group("tool")
@@ -46,14 +47,12 @@ def command() -> None:
 @click.argument("file", type=click.Path(allow_dash=True))
 @click.option("--slug", help="Its slug, if FILE does not name it.")
 @click.option("--version", help="Its version, if FILE does not name it.")
-@click.option("--manifest", is_flag=True, help="FILE is a tool.yml whatever its name.")
 @store_options
 def put_command(
     bundle: str,
     file: str,
     slug: str | None,
     version: str | None,
-    manifest: bool,
     data: str | None,
     as_json: bool,
 ) -> None:
@@ -66,7 +65,8 @@ def put_command(
     raw = read_input(file)
     store = open_store(data)
     found = find_bundle(store, bundle)
-    if manifest or file.endswith(_MANIFEST):
+    # What `tool get` prints: a record begins with a brace, or with a comment.
+    if file.endswith(_MANIFEST) or (file == "-" and not raw.lstrip(_BLANK).startswith((b"{", b"/"))):
         made = read_manifest(raw, file, slug=slug, version=version)
     else:
         made = read_record(raw, found.id, slug=slug, version=version)

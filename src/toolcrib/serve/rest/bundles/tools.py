@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from toolcrib.bundles import RecordedChange, Revision, ToolBody, ToolRecord, read_manifest, require_one_name
 from toolcrib.bundles.answers import ToolAnswer
-from toolcrib.bundles.forms import PutTool, require_usable
+from toolcrib.bundles.forms import PutTool, native_tool, require_usable
 from toolcrib.bundles.records import check_slug, check_tool_body, check_version
 from toolcrib.errors import (
     AuditUnavailable,
@@ -161,8 +161,7 @@ def put_tool(request: RestRequest) -> Answer:
 def _from_record(put: GoTool | HttpTool | NativeTool, bundle_id: str, slug: str, version: str) -> ToolBody:
     require_same(put, bundle_id=bundle_id, slug=slug, version=version)
     if isinstance(put, NativeTool):
-        body = read_manifest(put.impl.manifest.encode(), f"{slug}.yml", slug=slug, version=version).body
-        return msgspec.structs.replace(body, is_enabled=put.is_enabled)
+        return native_tool(put, put.impl.manifest, slug, version).body
     body = tool_body(put)
     check_tool_body(body)
     require_usable(PutTool(slug, version, body))
