@@ -25,7 +25,7 @@ sys.path[0] = str(ROOT)
 from benchmarks.against import BEFORE, MOST, against  # noqa: E402 - the path comes first
 from benchmarks.environment import bin_of_gateway, python_with_peers  # noqa: E402 - the path comes first
 from benchmarks.part import PARTS  # noqa: E402 - the path comes first
-from benchmarks.table import Table, verdicts  # noqa: E402 - the path comes first
+from benchmarks.table import Table, missed  # noqa: E402 - the path comes first
 
 STALLED_S = 600
 """A part that finishes nothing in this time hangs, on the slowest machine too."""
@@ -57,8 +57,8 @@ def main() -> int:
             data = {"about": about, "failures": failures, "parts": parts}
             options.json.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     say(f"{time.monotonic() - began:.0f} s in all")
-    print("\n### What each row should reach\n")
-    print("\n".join(verdicts([Table.of(one) for part in parts.values() for one in part])))
+    print("\n### Missed\n")
+    print("\n".join(missed([Table.of(one) for part in parts.values() for one in part])))
     return 1 if failures else 0
 
 

@@ -72,7 +72,8 @@ class Person:
                     screen.type("y\n")
                     answered, self.questions = asked, self.questions + 1
             assert screen.end() == 0, screen.text
-            return str(screen.text)
+            # Without the line that a slower machine shows meanwhile.
+            return re.sub(r"\r(?:[^\r\n]* runs for [^\r\n]*)?", "", screen.text)
 
     def unasked(self, *tools: str) -> str:
         """Call tools where nobody can answer, so a question would be an error; return what they print."""

@@ -542,7 +542,8 @@ def test_ids_are_found_by_their_beginning(machine: Machine) -> None:
     machine.start()
     with pytest.raises(ConflictError):
         machine.store.resolve(run_id[:4])
-    with pytest.raises(NotFoundError):
+    with pytest.raises(NotFoundError) as missing:
         machine.store.resolve("zz")
+    assert missing.value.hint == "To see all: toolcrib runs list"
     with pytest.raises(NotFoundError):
         machine.store.find("x")

@@ -193,7 +193,7 @@ class RunStore:
         rows = self.database.rows(f"SELECT {RUN_COLUMNS} FROM runs WHERE id = ?", id)
         found = Run(*cast("Any", rows[0])) if rows else None
         if found is None or caller not in (None, found.caller):
-            raise NotFoundError(f"there is no run {id[:100]!r}")
+            raise NotFoundError(f"there is no run {id[:100]!r}", hint="To see all: toolcrib runs list")
         return found
 
     def resolve(self, beginning: str, table: str = "runs") -> str:
@@ -201,7 +201,10 @@ class RunStore:
         kind = table.removesuffix("s")
         found = ids(self.database, table, beginning.lower())
         if not found:
-            raise NotFoundError(f"there is no {kind} {beginning[:100]!r}")
+            listed = "runs list" if kind == "run" else "runs sessions list"
+            raise NotFoundError(
+                f"there is no {kind} {beginning[:100]!r}", hint=f"To see all: toolcrib {listed}"
+            )
         if len(found) > 1:
             raise ConflictError(
                 f"several ids begin with {beginning[:100]!r}", hint=f"Give more of the {kind}'s id."
