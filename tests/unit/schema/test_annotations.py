@@ -26,7 +26,6 @@ from pydantic import BaseModel, Field
 from toolcrib.errors import DefinitionError, InvalidInput
 from toolcrib.schema import SchemaCheck, to_json
 from toolcrib.schema.annotations import Annotation
-from toolcrib.schema.derive import inspect_function
 from toolcrib.schema.plain import plain
 
 
@@ -599,20 +598,3 @@ def test_a_float_gets_a_float(annotation: Any, value: Any, expected: Any) -> Non
     assert found is not None
     back = value if found.convert is None else found.convert(value)
     assert repr(back) == repr(expected) == repr(pydantic.TypeAdapter(annotation).validate_python(value))
-
-
-def test_a_default_is_read_by_the_adapter_of_all_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[Any] = []
-    begin = pydantic.TypeAdapter.__init__
-
-    def counted(self: Any, *given: Any, **named: Any) -> None:
-        made.append(given)
-        begin(self, *given, **named)
-
-    monkeypatch.setattr(pydantic.TypeAdapter, "__init__", counted)
-
-    def tool(color: Color, day: datetime.date = datetime.date(2026, 1, 2)) -> Any:
-        return color, day
-
-    assert inspect_function(tool).schema()["properties"]["day"]["default"] == "2026-01-02"
-    assert len(made) == 1
