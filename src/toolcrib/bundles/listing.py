@@ -102,6 +102,8 @@ class Listing:
         self._of_source: dict[str, dict[_Key, ListedTool]] = {}
         self._sorted: dict[Sort, list[ListedTool]] = {"createdAt": []}
         """All tools in each of the orders of `_VALUES`, once a list is asked for in it."""
+        self._is_lent = False
+        """True if somebody reads the order by name, so the next change is made in a copy of it."""
         self._log: list[Put] = []
         self._logs = 0
         self._unsaved = 0
@@ -279,16 +281,14 @@ class Listing:
         value: Callable[[ListedTool], Any] = _VALUES.get(sort) or (lambda tool: numbers.get(tool.id, 0.0))
         if bundles or tags:
             tools = sorted(self._fewest(bundles, tags), key=value)
-        elif (kept := self._sorted.get(sort)) is not None:
-            tools = kept[:]
-        else:  # The sort keeps the order of creation among equal ones.
-            tools = sorted(self._ordered, key=value)
+        else:
+            # The sort keeps the order of creation among equal ones.
+            tools = self._sorted.get(sort) or sorted(self._ordered, key=value)
             if sort in _VALUES:
-                self._sorted[sort] = tools[:]
+                self._sorted[sort] = tools
         ascending = sort == "name"
-        if not ascending:
-            tools.reverse()
-        return Ordered(tools, value, ascending)
+        self._is_lent |= ascending
+        return Ordered(tools if ascending else tools[::-1], value, ascending)
 
     def page(
         self,
@@ -405,6 +405,9 @@ class Listing:
         return None if tool is None else listed_of(tool, file, mark)
 
     def _put(self, key: _Key, after: ListedTool | None) -> None:
+        if self._is_lent and (by_name := self._sorted.get("name")) is not None:
+            self._sorted["name"] = by_name[:]
+        self._is_lent = False
         before = self._tools.pop(key, None)
         self.disabled += (after is not None and not after.enabled) - (
             before is not None and not before.enabled

@@ -138,6 +138,18 @@ def test_changes_are_seen_and_no_change_costs_a_look_at_one_file(
     assert not listing.bundles[bundle].is_enabled
 
 
+def test_an_order_stays_as_it_was_while_tools_change(store: Store, bundle: str, tmp_path: Path) -> None:
+    listing = Listing(store, tmp_path / "listing")
+    store.put_tool(bundle, "b", "1", TOOL)
+    listing.refresh()
+    first = listing.ordered("name").tools
+    assert listing.ordered("name").tools is first  # To copy a hundred thousand for each page takes longest.
+    store.put_tool(bundle, "a", "1", TOOL)
+    listing.refresh()
+    assert [tool.slug for tool in first] == ["b"]
+    assert [tool.slug for tool in listing.ordered("name").tools] == ["a", "b"]
+
+
 def test_a_page_of_one_bundle_or_tag_looks_at_no_other_tool(
     store: Store, bundle: str, tmp_path: Path
 ) -> None:

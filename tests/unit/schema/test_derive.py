@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, TypedDic
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel, Field, StringConstraints, TypeAdapter
+from pydantic import BaseModel, Field, StringConstraints
 
 from toolcrib.core.context import Context
 from toolcrib.errors import DefinitionError, InvalidInput
@@ -216,23 +216,6 @@ def test_defaults_arrive_as_they_were_written() -> None:
         "names": frozenset({"a"}),
         "big": 2**70,
     }
-
-
-def test_a_default_is_read_by_the_adapter_of_all_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[Any] = []
-    begin = TypeAdapter.__init__
-
-    def counted(self: Any, *given: Any, **named: Any) -> None:
-        made.append(given)
-        begin(self, *given, **named)
-
-    monkeypatch.setattr(TypeAdapter, "__init__", counted)
-
-    def tool(color: Color, day: datetime.date = datetime.date(2026, 1, 2)) -> Any:
-        return color, day
-
-    assert schema_of(tool)["properties"]["day"]["default"] == "2026-01-02"
-    assert len(made) == 1
 
 
 def test_a_default_that_changes_is_left_to_the_dataclass() -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import copy
+import datetime
 from typing import Any
 
 import pytest
+from pydantic import TypeAdapter
 
 from toolcrib.errors import InvalidInput
 from toolcrib.schema import ArgumentCheck
+from toolcrib.schema.derive import inspect_function
 from toolcrib.schema.validate import settler
 
 
@@ -94,3 +97,20 @@ def test_a_default_is_never_shared() -> None:
 )
 def test_nothing_to_do(schema: dict[str, Any]) -> None:
     assert settler(schema) is None
+
+
+def test_a_default_is_read_by_the_adapter_of_all_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Any] = []
+    begin = TypeAdapter.__init__
+
+    def counted(self: Any, *given: Any, **named: Any) -> None:
+        made.append(given)
+        begin(self, *given, **named)
+
+    monkeypatch.setattr(TypeAdapter, "__init__", counted)
+
+    def tool(when: datetime.time, day: datetime.date = datetime.date(2026, 1, 2)) -> Any:
+        return when, day
+
+    assert inspect_function(tool).schema()["properties"]["day"]["default"] == "2026-01-02"
+    assert len(made) == 1

@@ -46,7 +46,7 @@ from toolcrib.manifest.yaml.files import ANY_FILE, SourceFiles
 from toolcrib.manifest.yaml.source import Document, read_with_facts
 from toolcrib.spec import Tool
 
-_FORM = "toolcrib manifests 10"
+_FORM = "toolcrib manifests 11"
 _STALE_PART = 20
 """The file is written again once more than one entry in this many is missing or stale."""
 _SETTLED_NS = 100_000_000
@@ -204,7 +204,7 @@ class ManifestCache:
 
     def _entries(self, names: Collection[str]) -> Iterator[tuple[str, Entry, bytes, bytes]]:
         kept = self._kept
-        for name in names:
+        for name in sorted(names):
             listed = b""
             if name in self._fresh:
                 # What was read in this process is newer than what the file holds.

@@ -11,6 +11,7 @@ import mmap
 import os
 import stat
 import zlib
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -100,14 +101,14 @@ class Kept:
         """How many tools declare a secret, or may write a path."""
         self._lists = columns.get("lists", (0, 0))
 
-    @cached_property
-    def _numbers(self) -> dict[str, int]:
-        return {name: number for number, name in enumerate(self.names)}
+    def _number(self, name: str) -> int:
+        # The names are sorted. A mapping of all would be most of the first call among a hundred thousand.
+        return bisect_left(self.names, name)
 
     def _row(self, name: str) -> list[Any]:
         import orjson
 
-        number = self._numbers[name]
+        number = self._number(name)
         row: list[Any] = orjson.loads(self._rows[self._at[number] : self._at[number + 1]])
         return row
 
@@ -118,7 +119,7 @@ class Kept:
 
     def touches(self, name: str) -> list[Touch]:
         """Return what the tool touches."""
-        found: list[Touch] = self._touches[self._touched[self._numbers[name]]]
+        found: list[Touch] = self._touches[self._touched[self._number(name)]]
         return found
 
     def facts(self, name: str) -> Facts:
@@ -149,7 +150,7 @@ class Kept:
 
 
 def write_kept(path: Path, key: bytes, entries: Iterable[tuple[str, Entry, bytes, bytes]]) -> None:
-    """Replace the file by these tools: name, entry, content, and entry in MCP's list."""
+    """Replace the file by these tools, sorted by name: name, entry, content, and entry in MCP's list."""
     import orjson
 
     names, states, rows, at, parts, lists = [], [], [], [0], [], []
