@@ -204,6 +204,8 @@ def test_a_tool_that_nobody_serves_now_is_waited_for_and_the_model_is_told_nothi
     until(lambda: shown() == [("cut", "done", None), ("turn", "ready", False)])
     assert "turn" in machine.run("runs", "show", run_id).stdout
     assert "no worker has this tool" in machine.run("runs", "show", run_id).stdout
+    listed = machine.run("agents", "list")
+    assert (listed.returncode, listed.stderr) == (0, "")
     alarm = machine.run("status")
     assert alarm.returncode == 1
     assert "no worker has turn" in alarm.stderr
