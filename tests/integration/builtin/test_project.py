@@ -78,7 +78,7 @@ async def test_those_of_an_agent_are_on_for_this_agent_only(crib: Crib) -> None:
     crib.write("note.txt", "hello")
     crib.write(".toolcrib/agents/reader.yml", AGENT)
     async with Project.open(crib.root, accept="all") as project:
-        assert project.agents.findings(list) == []
+        assert project.agents.findings(list, project.calls.known.some) == []
         run = await project.runs.run(None, "reader", "go")
         assert run.answer == "hello"
         for caller in ("local", "agent:other", "mcp:x"):

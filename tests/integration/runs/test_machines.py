@@ -39,11 +39,17 @@ def make(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Make]:
 
 
 @pytest.fixture
-def two(postgres: Any, tmp_path: Path) -> Iterator[tuple[Machine, Machine]]:
-    """Two machines with a copy of the project each; only the first one's person has trusted it."""
-    url = postgres.url(f"test_{uuid.uuid4().hex}")
-    machines = Machine(tmp_path / "mine", url), Machine(tmp_path / "theirs", url)
-    machines[0].trust()
+def two(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Machine, Machine]]:
+    """Two machines with a copy of the project each; only the first one's person has trusted it.
+
+    With a file they are two people in one folder.
+    """
+    url = None
+    if getattr(request, "param", "postgres") == "postgres":
+        url = request.getfixturevalue("postgres").url(f"test_{uuid.uuid4().hex}")
+    mine = Machine(tmp_path / "mine", url)
+    mine.trust()
+    machines = mine, Machine(tmp_path / "theirs", url, mine.root if url is None else None)
     yield machines
     for machine in machines:
         machine.end()
@@ -73,6 +79,7 @@ def status(machine: Machine) -> dict[str, Any]:
 # --- trust
 
 
+@pytest.mark.parametrize("two", ["sqlite", "postgres"], indirect=True)
 def test_a_worker_of_a_project_that_nobody_accepted_takes_nothing(two: tuple[Machine, Machine]) -> None:
     mine, theirs = two
     refused = theirs.worker(ready=False)
@@ -107,15 +114,12 @@ def test_a_program_serves_its_own_tools_where_the_project_is_not_accepted(
 
 
 @pytest.mark.parametrize("number", [3, pytest.param(100, marks=pytest.mark.soak)])
-def test_what_one_machine_has_not_trusted_is_left_to_the_others(
-    two: tuple[Machine, Machine], number: int
-) -> None:
-    mine, theirs = two
-    theirs.trust()
+def test_what_one_machine_has_not_trusted_is_left_to_the_others(make: Make, number: int) -> None:
+    mine, theirs = make("mine"), make("theirs")
+    ids = submitted(mine, *map(str, range(number)))
     manifest = theirs.root / ".toolcrib/tools/stamp/tool.yml"
     manifest.write_text(STAMP.replace("Stamp a letter.", "Stamp any letter."))
     theirs.worker()
-    ids = submitted(mine, *map(str, range(number)))
     reason = next(iter(status(mine)["workers"][0]["refused"]))
     assert "toolcrib trust stamp" in reason
     assert states(mine, ids) == {"ready"}
@@ -200,6 +204,8 @@ def test_a_tool_that_nobody_serves_now_is_waited_for_and_the_model_is_told_nothi
     until(lambda: shown() == [("cut", "done", None), ("turn", "ready", False)])
     assert "turn" in machine.run("runs", "show", run_id).stdout
     assert "no worker has this tool" in machine.run("runs", "show", run_id).stdout
+    listed = machine.run("agents", "list")
+    assert (listed.returncode, listed.stderr) == (0, "")
     alarm = machine.run("status")
     assert alarm.returncode == 1
     assert "no worker has turn" in alarm.stderr

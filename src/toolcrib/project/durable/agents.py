@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -58,11 +58,17 @@ class ProjectAgents(TrustedFiles[Agent]):
             builtins.switch_on(names, agent_caller(agent))
         builtins.switch_on_reader()
 
-    def findings(self, tools: Callable[[], list[str]]) -> list[Diagnostic]:
-        """Return what is wrong with the files; `tools` are the names that agents may list."""
+    def findings(
+        self, tools: Callable[[], list[str]], elsewhere: Callable[[Collection[str]], Iterable[str]]
+    ) -> list[Diagnostic]:
+        """Return what is wrong with the files.
+
+        Agents may list `tools`, and those of the other names that `elsewhere` returns.
+        """
         agents, findings = self._in_files()
-        listed = any(agent.tools for agent, _ in agents.values())
-        return [*findings, *check_agents(agents, {*tools(), *NAMES} if listed else (), self._added)]
+        listed = {name for agent, _ in agents.values() for name in agent.tools}
+        known = {*tools(), *NAMES} if listed else set[str]()
+        return [*findings, *check_agents(agents, known.union(elsewhere(listed - known)), self._added)]
 
 
 def agent_caller(agent: str) -> str:

@@ -44,7 +44,7 @@ def list_command(root: str | None, as_json: bool) -> int:
     """
     project = open_project(root)
     agents = project.agents.all()
-    findings = project.agents.findings(project.bundles.names)
+    findings = project.agents.findings(project.bundles.names, project.calls.known.some)
     print_listing(
         as_json,
         "agents",
