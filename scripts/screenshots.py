@@ -58,8 +58,8 @@ def main() -> None:
                     for name in ("workflow:closing", "helper")
                 )
                 pages = {
-                    "tools": ("/tools", ".row"),
-                    "found": ("/tools?q=order", ".row"),
+                    "tools": ("/tools", ".facets fieldset"),
+                    "found": ("/tools?q=order", ".facets fieldset"),
                     "tool": (forecast, ".rjsf input"),
                     "waits": (refund, ".rjsf input"),
                     **{name: (f"/{name}", "main h1") for name in PAGES},
@@ -70,7 +70,7 @@ def main() -> None:
                 }
                 for name, (path, shown) in pages.items():
                     opened.go(path)
-                    opened.page.locator(shown).first.wait_for()
+                    opened.page.locator(shown).first.wait_for(state="attached")
                     settled(opened.page)
                     opened.page.screenshot(path=OUT / f"{name}-{look}.png", full_page=name not in SHORT)
                     if look == "light" and name in README:
