@@ -1,4 +1,7 @@
-"""Draw every page of the web page in light, dark and phone width, of a project that is full, into build/."""
+"""Draw every page of the web page in light, dark and phone width, of a project that is full, into build/.
+
+The pictures of the README are two of them.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,11 @@ from playwright.sync_api import Page, expect
 from tests.browser import DESK, PHONE, Opened, chromium
 from tests.filled import filled
 
+README = {"found": "tools", "workflow": "workflow"}
+"""Page to its picture in docs/pictures, which ends where the window ends."""
 SHORT = ("tools", "found", "audit")
 OUT = Path(__file__).resolve().parent.parent / "build" / "screenshots"
+PICTURES = Path(__file__).resolve().parent.parent / "docs" / "pictures"
 PAGES = ("approvals", "runs", "audit", "chat")
 MAKING = ("new", "import", "trash")
 OPERATIONS = ("usage", "servers", "secrets", "tokens", "policy", "workers", "messages", "machine")
@@ -33,6 +39,7 @@ def tool_path(opened: Opened, name: str) -> str:
 def settled(page: Page) -> None:
     """Wait until the page shows all that it asked for. Its stream of events never ends."""
     expect(page.locator(".loading")).to_have_count(0)
+    expect(page.locator(".nav .badge")).to_be_visible()  # The calls that wait.
 
 
 def main() -> None:
@@ -51,8 +58,8 @@ def main() -> None:
                     for name in ("workflow:closing", "helper")
                 )
                 pages = {
-                    "tools": ("/tools", ".row"),
-                    "found": ("/tools?q=order", ".row"),
+                    "tools": ("/tools", ".facets fieldset"),
+                    "found": ("/tools?q=order", ".facets fieldset"),
                     "tool": (forecast, ".rjsf input"),
                     "waits": (refund, ".rjsf input"),
                     **{name: (f"/{name}", "main h1") for name in PAGES},
@@ -63,9 +70,11 @@ def main() -> None:
                 }
                 for name, (path, shown) in pages.items():
                     opened.go(path)
-                    opened.page.locator(shown).first.wait_for()
+                    opened.page.locator(shown).first.wait_for(state="attached")
                     settled(opened.page)
                     opened.page.screenshot(path=OUT / f"{name}-{look}.png", full_page=name not in SHORT)
+                    if look == "light" and name in README:
+                        opened.page.screenshot(path=PICTURES / f"{README[name]}.png")
                 opened.page.keyboard.press("Control+k")
                 opened.page.get_by_role("dialog").wait_for()
                 opened.page.keyboard.type("stock")

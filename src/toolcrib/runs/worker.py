@@ -195,11 +195,12 @@ class Worker:
 
     def is_unlimited(self, tool: str) -> bool:
         """Return True if a call of this tool may be taken whatever other workers run."""
-        return self._may_take(tool) and self._offer().tools.get(tool, 0) is None
+        return self._may_take(tool, self._refused()) and self._offer().tools.get(tool, 0) is None
 
     def served(self) -> list[str]:
         """Return the tools whose calls may be taken now."""
-        return [name for name in self._offer().tools if self._may_take(name)]
+        refused = self._refused()
+        return [name for name in self._offer().tools if self._may_take(name, refused)]
 
     def room(self, tx: Transaction, tool: str) -> int | None:
         """Return how many further calls of a tool may run now, in all workers; None: any number."""
@@ -210,9 +211,8 @@ class Worker:
         """Return the providers of the models whose runs may be taken."""
         return self._offer().providers
 
-    def _may_take(self, tool: str) -> bool:
-        refused = tool in self._refused() and tool not in self._approved
-        return not refused and tool not in self._elsewhere
+    def _may_take(self, tool: str, refused: Mapping[str, str]) -> bool:
+        return (tool not in refused or tool in self._approved) and tool not in self._elsewhere
 
     def _refused(self) -> Mapping[str, str]:
         """Return the tools that do not run here, with the reasons."""

@@ -240,8 +240,10 @@ class UsageCounts:
             self._database.close()
 
     def _write(self) -> None:
-        while self._wake.wait() and not self._ended.wait(self._pause_s):
-            # All calls of this time go into one write.
+        # The end is looked at last: one that comes before the clearing is not announced again.
+        while not self._ended.is_set():
+            self._wake.wait()
+            self._ended.wait(self._pause_s)  # All calls of this time go into one write.
             self._wake.clear()
             try:
                 self.flush()

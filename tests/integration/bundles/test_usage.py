@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from toolcrib.state.usage import HourOfUse, UsageCounts
 
 WORKER = """
 import sys
+import threading
 from pathlib import Path
 from toolcrib.state.usage import UsageCounts
 usage = UsageCounts(Path(sys.argv[1]))
@@ -54,6 +56,28 @@ def test_an_end_waits_for_no_pause_between_writes(tmp_path: Path) -> None:
     again = UsageCounts(tmp_path / "usage.db")
     assert again.of("a").calls == 1
     again.close()
+
+
+def test_an_end_that_comes_as_a_write_begins_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threading, "Event", Late)
+    usage = UsageCounts(tmp_path / "usage.db", pause_s=0)
+    usage.count("a", failed=False)
+    assert Late.clearing.wait(patient(10))
+    ended = threading.Thread(target=usage.close, daemon=True)
+    ended.start()
+    ended.join(patient(10))
+    assert not ended.is_alive()
+
+
+class Late(threading.Event):
+    """An event that is cleared late, as by a thread that has to wait for a processor."""
+
+    clearing = threading.Event()
+
+    def clear(self) -> None:
+        self.clearing.set()
+        time.sleep(0.3)
+        super().clear()
 
 
 def test_hours_are_counted_apart_and_the_last_call_is_the_latest(tmp_path: Path) -> None:

@@ -31,8 +31,10 @@ from toolcrib.guard import Tokens
 from toolcrib.middleware import tracing_middleware
 from toolcrib.project import Project
 from toolcrib.project.durable.served import ServedTools
+from toolcrib.runs import ClaimedCall, Offer, Worker
 from toolcrib.runs.agents import Agent
 from toolcrib.runs.dispatch import EmbeddedDispatcher
+from toolcrib.runs.ending import Ending
 from toolcrib.runs.known_tools import KnownTools
 from toolcrib.serve.auth import Client
 from toolcrib.serve.rest.running import ServerCalls
@@ -344,6 +346,23 @@ def test_a_tool_that_is_removed_while_a_worker_counts_is_left_out() -> None:
     tools = Stale()
     tools.register("here", lambda: 1, description="Stay.")
     assert ServedTools(tools, 3)().tools == {"here": 3}
+
+
+async def test_the_work_of_a_worker_that_looks_does_not_grow_with_the_square_of_its_tools(crib: Crib) -> None:
+    asked = list[Offer]()
+
+    def offer() -> Offer:
+        asked.append(Offer({f"tool_{number}": None for number in range(100)}))
+        return asked[0]
+
+    async with crib.open() as project:
+        worker = Worker(project.calls.stored, nothing, offer)
+        assert len(worker.served()) == 100
+    assert len(asked) <= 2
+
+
+async def nothing(_: ClaimedCall) -> Ending:
+    raise AssertionError
 
 
 async def test_a_project_closes_whatever_has_ended_its_worker(
