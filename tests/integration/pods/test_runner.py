@@ -253,3 +253,27 @@ def test_pod_up_prints_the_answer(tmp_path: Path) -> None:
     done = run(["pod", "up", "other.yaml"], tmp_path, environment)
     assert done.returncode == 4
     assert b"this is not an AgentRun" in done.stderr
+
+
+@pytest.mark.usefixtures("kernel")
+def test_a_signal_ends_all_processes_of_pod_up_and_the_run_continues(tmp_path: Path) -> None:
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    steps = script(
+        ("execute_command", {"command": "echo ran >> log; while [ ! -e go ]; do sleep 0.05; done"})
+    )
+    spec = {"instanceRef": "mine", "task": "do it", "model": {"provider": "scripted", "script": steps}}
+    document = {"kind": "AgentRun", "metadata": {"name": "test-tool"}, "spec": spec}
+    (tmp_path / "run.yaml").write_text(json.dumps(document))
+    environment = {**os.environ, "TOOLCRIB_DATA": str(tmp_path / "data")}
+    words = ["pod", "up", "run.yaml", "--workspace", str(workspace)]
+    process = Forked([PROGRAM, *words], cwd=tmp_path, env=environment)
+    wait_for((workspace / "log").exists, "the command", 60)
+    process.terminate()
+    assert process.wait() == 130
+    folder = os.fsencode(tmp_path / "data/pods")
+    left = [one for one in Path("/proc").glob("[0-9]*/cmdline") if folder in one.read_bytes()]
+    assert left == []
+    (workspace / "go").touch()
+    done = run(words, tmp_path, environment)
+    assert (done.returncode, done.stdout) == (0, b"All is done.\n"), done.stderr
