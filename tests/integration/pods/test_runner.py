@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -253,3 +254,28 @@ def test_pod_up_prints_the_answer(tmp_path: Path) -> None:
     done = run(["pod", "up", "other.yaml"], tmp_path, environment)
     assert done.returncode == 4
     assert b"this is not an AgentRun" in done.stderr
+
+
+@pytest.mark.usefixtures("kernel")
+def test_a_signal_ends_all_processes_of_pod_up_and_the_run_continues(tmp_path: Path) -> None:
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    steps = script(
+        ("execute_command", {"command": "echo ran >> log; while [ ! -e go ]; do sleep 0.05; done"})
+    )
+    spec = {"instanceRef": "mine", "task": "do it", "model": {"provider": "scripted", "script": steps}}
+    document = {"kind": "AgentRun", "metadata": {"name": "test-tool"}, "spec": spec}
+    (tmp_path / "run.yaml").write_text(json.dumps(document))
+    environment = {**os.environ, "TOOLCRIB_DATA": str(tmp_path / "data")}
+    words = ["pod", "up", "run.yaml", "--workspace", str(workspace)]
+    process = Forked([PROGRAM, *words], cwd=tmp_path, env=environment)
+    wait_for((workspace / "log").exists, "the command", 60)
+    process.terminate()
+    assert process.wait() == 130
+    folder = os.fsencode(tmp_path / "data/pods")
+    for one in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # It has ended since.
+            assert folder not in one.read_bytes()
+    (workspace / "go").touch()
+    done = run(words, tmp_path, environment)
+    assert (done.returncode, done.stdout) == (0, b"All is done.\n"), done.stderr

