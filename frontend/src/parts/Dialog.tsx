@@ -1,4 +1,5 @@
-import { type ReactNode, useEffect, useRef } from "react";
+import type { ReactNode } from "react";
+import { useModal } from "./modal";
 import { Button } from "./small";
 import { t } from "../text";
 
@@ -18,8 +19,7 @@ export function Decide({ label, busy = false, act, close }: ChoiceProps) {
 
 /** A window above the page, which Esc closes. */
 export function Dialog({ title, close, children }: Props) {
-  const dialog = useRef<HTMLDialogElement>(null);
-  useEffect(() => dialog.current?.showModal(), []);
+  const dialog = useModal();
   return (
     <dialog ref={dialog} className="window" aria-label={title} onClose={close}>
       <header className="ends">

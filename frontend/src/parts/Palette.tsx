@@ -1,11 +1,12 @@
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import { Command } from "cmdk";
-import { useEffect, useRef, useState } from "react";
+import { useEffect, useState } from "react";
 import { api, data, type ToolItem } from "../api/client";
 import { logOut } from "../api/session";
 import { PAGES } from "../pages";
 import { toolPath } from "../pages/tools/paths";
+import { useModal } from "./modal";
 import { Button } from "./small";
 import { chooseLanguage, language, t } from "../text";
 import { applyTheme, THEMES } from "./theme";
@@ -18,7 +19,7 @@ type Action = { id: string; label: string; run: () => void };
 export default function Palette({ close, pick }: { close: () => void; pick?: (tool: ToolItem) => void }) {
   const [words, setWords] = useState("");
   const [selected, setSelected] = useState("");
-  const dialog = useRef<HTMLDialogElement>(null);
+  const dialog = useModal();
   const navigate = useNavigate();
   const found = useQuery({
     queryKey: ["tools", "palette", words],
@@ -27,10 +28,9 @@ export default function Palette({ close, pick }: { close: () => void; pick?: (to
     placeholderData: keepPreviousData,
   });
   useEffect(() => {
-    dialog.current?.showModal();
     // It would choose the list around the field, which can have the focus too.
     dialog.current?.querySelector("input")?.focus();
-  }, []);
+  }, [dialog]);
 
   const go = (to: string) => () => void navigate({ to });
   const pages: Action[] = PAGES.flatMap(({ path, title, action = title }) =>

@@ -123,6 +123,7 @@ export const de: Messages = {
 
   "test.form": "Formular",
   "test.json": "JSON",
+  "test.save": "Die Ausgabe als Datei speichern ({type})",
   "test.json.label": "Argumente als JSON: genau das wird gesendet",
   "test.json.invalid": "Zeile {line}, Spalte {column}: Das ist kein JSON",
   "test.json.object": "Die Argumente müssen ein JSON-Objekt sein",

@@ -120,6 +120,7 @@ export const en = {
 
   "test.form": "Form",
   "test.json": "JSON",
+  "test.save": "Save the output as a file ({type})",
   "test.json.label": "Arguments as JSON: exactly this is sent",
   "test.json.invalid": "Line {line}, column {column}: this is not JSON",
   "test.json.object": "The arguments must be a JSON object",

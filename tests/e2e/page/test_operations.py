@@ -300,6 +300,8 @@ def test_a_conversation_with_a_tool_that_runs_first(opened: Open) -> None:
     expect(page.get_by_role("option", name="greet")).to_have_attribute("aria-selected", "true")
     page.keyboard.press("Enter")
     expect(chip).to_contain_text("runs when you send")
+    page.keyboard.type("typed at once")
+    expect(box).to_have_value("typed at once")
     chip.get_by_role("button", name="Remove greet").click()
     box.fill("And now?")
     box.press("Enter")

@@ -163,6 +163,24 @@ def test_progress_is_shown_and_a_call_can_be_cancelled(opened: Open, server: Htt
     expect(page.locator(".tester-answer .badge")).to_have_text("cancelled")
 
 
+def test_an_output_that_is_not_text_is_saved_by_an_address_that_works_once(
+    opened: Open, server: HttpServerProcess
+) -> None:
+    page = tool_page(opened, server, "greet")
+    page.get_by_label("c", exact=True).fill("head -c 200000 /dev/urandom")
+    page.get_by_role("button", name="Run", exact=True).click()
+    save = page.get_by_role("button", name="Save the output as a file (application/octet-stream)")
+    with page.expect_download() as download:
+        save.click()
+    assert download.value.path().stat().st_size == 200_000
+    path, _, code = download.value.url.removeprefix(server.address).partition("?once=")
+    assert server.send("GET", f"{path}?once={code}", token=None).code == "invalid_token"
+    # It is good for its own path alone.
+    for asked, status in (("/audit", 401), ("/tools", 200)):
+        made = server.send("POST", "/downloads", {"path": "/tools"}).json["once"]
+        assert server.send("GET", f"{asked}?once={made}", token=None).status == status
+
+
 def test_hostile_text_is_shown_as_text(opened: Open, server: HttpServerProcess) -> None:
     script = r"printf '<img src=x onerror=alert(1)>\033[31m\342\200\256evil'"
     page = tool_page(opened, server, "greet")

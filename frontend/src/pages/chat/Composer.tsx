@@ -77,10 +77,7 @@ export function Composer({ busy, send }: { busy: boolean; send: (prompt: string)
       {picking && (
         <Suspense>
           <Palette
-            close={() => {
-              setPicking(false);
-              box.current?.focus();
-            }}
+            close={() => setPicking(false)}
             pick={(tool) => tools.add(attached(tool))}
           />
         </Suspense>

@@ -1,6 +1,8 @@
 import type { Schemas } from "../../api/client";
 import { Code } from "../../parts/Code";
-import { Badge } from "../../parts/small";
+import { Badge, Button } from "../../parts/small";
+import { announce } from "../../parts/notices";
+import { download } from "../../parts/files";
 import { shownExact } from "../../parts/exact";
 import { plain } from "../../parts/json";
 import { meaning, number, t } from "../../text";
@@ -44,6 +46,13 @@ export function Result({ ended }: { ended: Ended }) {
         {call !== null && <Times call={call} />}
       </p>
       {ok ? <Code text={shownExact(value)} /> : <Problem error={error} />}
+      {linksOf(value).map(({ uri, mimeType }) => (
+        <p key={uri}>
+          <Button onClick={() => void download(uri.replace(ARTIFACTS, "/tools/artifacts/")).catch((failure: Error) => announce(failure.message))}>
+            {t("test.save", { type: plain(String(mimeType)) })}
+          </Button>
+        </p>
+      ))}
       {(warnings ?? []).map((warning) => (
         <p key={warning} className="muted">
           {plain(warning)}
@@ -53,6 +62,16 @@ export function Result({ ended }: { ended: Ended }) {
       {!ok && error?.details != null && Object.keys(error.details).length > 0 && <Facts facts={error.details} />}
     </>
   );
+}
+
+const ARTIFACTS = "toolcrib://artifacts/";
+type Link = { uri: string; mimeType?: string };
+
+/** Return the links to outputs that were too large, or not text, to be in the value. */
+function linksOf(value: unknown): Link[] {
+  const { content } = (value ?? {}) as { content?: unknown };
+  const blocks = Array.isArray(content) ? (content as (Partial<Link> | null)[]) : [];
+  return blocks.filter((one): one is Link => typeof one?.uri === "string" && one.uri.startsWith(ARTIFACTS));
 }
 
 function between(from: string, to: string): string {

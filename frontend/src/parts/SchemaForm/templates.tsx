@@ -148,6 +148,8 @@ function Select(props: WidgetProps) {
   return (
     <select
       id={id}
+      // One that chooses a form has no label of its own.
+      aria-label={props.label}
       value={chosen < 0 ? "" : String(chosen)}
       required={required}
       disabled={disabled}

@@ -25,6 +25,8 @@ LINK_S = 15 * 60.0
 """Seconds for which a login link can be used."""
 SESSION_S = 12 * 3600.0
 """Seconds after which a session ends that made no request."""
+DOWNLOAD_S = 60.0
+"""Seconds for which a one-time address can be used."""
 _SESSION = "tcs_"
 """The beginning of a session's token."""
 _MOST = 100
@@ -97,6 +99,14 @@ class LoginSessions:
 def _digest(text: str) -> str:
     """Return what is kept of a secret. A look-up by digest takes as long for a near miss as for any other."""
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+class Download(NamedTuple):
+    """The one request that the code of a download allows."""
+
+    ends_at: float
+    path: str
+    client: Client
 
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -188,6 +198,7 @@ class Access:
         self.tokens = tokens
         self._known: dict[str, Client] = {}
         """The clients of tokens that were verified."""
+        self._downloads: dict[str, Download] = {}
 
     def client(self, headers: Mapping[str, str]) -> Client:
         """Return the sender of a request by its token, or by that of its session. Raises InvalidToken."""
@@ -200,6 +211,22 @@ class Access:
         # A session that a token has made ends with that token.
         self.tokens.require_valid(found.identity)
         return Client(f"token:{found.identity.name}", found.identity)
+
+    def new_download(self, client: Client, path: str) -> str:
+        """Return a code with which one GET of this path, within a minute, counts as one of this client."""
+        code = secrets.token_urlsafe(32)
+        if len(self._downloads) >= _MOST:
+            self._downloads.pop(next(iter(self._downloads)), None)
+        self._downloads[_digest(code)] = Download(time.monotonic() + DOWNLOAD_S, path, client)
+        return code
+
+    def downloading(self, code: str, path: str) -> Client:
+        """Use up the code of a download, and return its client. Raises InvalidToken."""
+        found = self._downloads.pop(_digest(code), None)
+        if found is None or found.path != path or found.ends_at <= time.monotonic():
+            raise InvalidToken("this one-time address was used or has expired", hint="Save it again.")
+        self.require_valid(found.client)
+        return found.client
 
     def require_valid(self, client: Client) -> None:
         """Raise InvalidToken if the token of this client was revoked or has expired since."""

@@ -32,6 +32,8 @@ BODY_S = 30.0
 HEALTH = "/health"
 """The path that takes any Host: who probes a server has its address only."""
 
+ONCE = "once"
+"""The parameter of any GET with the code of a download, in place of a token."""
 _log = logging.getLogger("toolcrib.serve.http")
 # The id of a client is written to the log, so it has nothing that could look like a line of its own.
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -143,12 +145,15 @@ class _Address:
     def _client(self, route: Route, http: Request) -> Client | None:
         if route.scope is None:
             return None
-        client = self._access.client(http.headers)
+        code = http.query_params.get(ONCE) if http.method == "GET" else None
+        path = http.scope["path"].removeprefix(http.scope.get("root_path", ""))
+        access = self._access
+        client = access.client(http.headers) if code is None else access.downloading(code, path)
         client.require(route.scope)
         return client
 
     async def _handled(self, route: Route, http: Request, client: Client | None) -> Handled:
-        query = read_query(http.query_params.multi_items(), route.query)
+        query = read_query((one for one in http.query_params.multi_items() if one[0] != ONCE), route.query)
         # The body is read last: who has no right here cannot make the server hold a large one in memory.
         data, media_type = b"", ""
         if route.body is not None or route.raw:

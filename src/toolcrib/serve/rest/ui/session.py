@@ -44,6 +44,20 @@ class SessionToken(Struct, frozen=True, rename="camel"):
     """For `Authorization: Bearer`, until 12 hours after the last request, or until the server ends."""
 
 
+class Download(Body, kw_only=True):
+    """What a browser is to save."""
+
+    path: str
+    """The path of a GET route of this server, without a query: `/tools/artifacts/ID`."""
+
+
+class DownloadCode(Struct, frozen=True):
+    """The code of a one-time address."""
+
+    once: str
+    """For one GET of the path with `?once=` and this code, in place of a token, within a minute."""
+
+
 class Identity(Struct, frozen=True, rename="camel"):
     """The client of a request."""
 
@@ -115,6 +129,13 @@ def log_out(request: RestRequest) -> Response:
     """End the session of this request's token."""
     request.services.access.sessions.log_out(bearer(request.http.headers.get("authorization", "")))
     return Response(status_code=204)
+
+
+@ROUTES.add("POST", "/downloads", "read", {201: DownloadCode}, body=Download)
+def create_download(request: RestRequest) -> Answer:
+    """Create a one-time address, by which a browser saves the answer of a GET as it comes."""
+    code = request.services.access.new_download(request.client, request.body().path)
+    return Answer(DownloadCode(code), 201, _UNKEPT)
 
 
 @ROUTES.add("GET", "/session", "read", {200: Identity})
