@@ -1,6 +1,7 @@
 /** Requests to the REST API of the server that this page came from, with the types of its description. */
 
 import createClient from "openapi-fetch";
+import { readExact } from "../parts/exact";
 import type { components, paths } from "./schema";
 import { currentToken, forget, prefix } from "./session";
 
@@ -46,6 +47,11 @@ export async function data<T>(answer: Promise<Answered<T>>): Promise<T> {
   const { data: found, error, response } = await answer;
   if (!response.ok) throw errorOf(error, response.status);
   return found as T;
+}
+
+/** Return the data of an answer that is asked for as a text; its numbers stay as they are written. */
+export async function exact<T>(answer: Promise<Answered<string>>): Promise<T> {
+  return readExact(await data(answer)) as T;
 }
 
 /** Return the error in the body of an answer. */

@@ -41,6 +41,7 @@ WAITS = {
         {"text": "It came."},
     ],
 }
+ASKED = {"required": True, "reason": "It pays."}
 RULE = {"name": "lent", "effect": "ask", "tools": ["lend"]}
 HOSTILE = "echo \u202e<script>document.title='x'</script>"
 
@@ -52,6 +53,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServerProce
     crib.shell("look", description="Looks around.", approval={"required": True, "reason": "It looks."})
     crib.shell("lend", description="Lends.")
     crib.shell("linger", description="Waits for a file.", permissions={"fs": {"read": ["flags"]}})
+    paid = {"entrypoint": "echo", "args": ["${n}"]}
+    crib.tool("pay", "command", paid, {"n": {"type": "integer"}}, approval=ASKED)
     crib.write("flags/.keep", "")
     for agent in (AGENT, ASKS, WAITS):
         crib.write(f".toolcrib/agents/{agent['name']}.yml", json.dumps(agent))
@@ -166,6 +169,20 @@ def test_who_comes_second_is_told(opened: Open, server: HttpServerProcess) -> No
     server.send("GET", f"/tools/calls/{call}/events")  # Until its end.
     assert result(server, call)["result"]["value"] == "after\n"
     second.problems.clear()
+
+
+def test_a_long_number_is_shown_and_sent_as_it_is(opened: Open, server: HttpServerProcess) -> None:
+    body, later = {"args": {"n": 12345678901234567890}}, {"Prefer": "respond-async"}
+    call = server.send("POST", "/tools/invoke/pay", body, later).json["callId"]
+    page = opened().log_in("/approvals")
+    card = request(page, "It pays.")
+    expect(card).to_contain_text("12345678901234567890")
+    card.get_by_role("button", name="Edit arguments").click()
+    card.get_by_role("textbox", name="Arguments").fill('{"n": 12345678901234567891}')
+    card.get_by_role("button", name="Approve").click()
+    expect(card).to_have_count(0)
+    server.send("GET", f"/tools/calls/{call}/events")  # Until its end.
+    assert result(server, call)["result"]["value"] == 12345678901234567891
 
 
 def test_identical_calls_are_decided_at_once_and_compared_with_the_last(

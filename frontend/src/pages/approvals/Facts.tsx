@@ -1,6 +1,7 @@
 import type { UseQueryResult } from "@tanstack/react-query";
 import type { Schemas } from "../../api/client";
 import { Code } from "../../parts/Code";
+import { writeExact } from "../../parts/exact";
 import { plain } from "../../parts/json";
 import { Bullets, When } from "../../parts/small";
 import { Shown } from "../../parts/states";
@@ -22,7 +23,7 @@ export function Facts({ query }: { query: UseQueryResult<Schemas["ApprovalDetail
               {t("approvals.ran", { n: facts.ran })} {facts.lastRan !== null && <When moment={facts.lastRan} />}
             </p>
             <Compared last={facts.lastApproved} asked={asked} />
-            {facts.would !== null && <Code text={JSON.stringify(facts.would, null, 2)} />}
+            {facts.would !== null && <Code text={writeExact(facts.would, 2)} />}
             {facts.untrusted.length > 0 && (
               <>
                 <p>{t("approvals.untrusted")}</p>

@@ -1,8 +1,9 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
-import { api, data, type Schemas } from "../../api/client";
+import { api, data, exact, type Schemas } from "../../api/client";
 import { useAction } from "../../parts/action";
 import { Code, Value } from "../../parts/Code";
+import { readExact, shownExact, writeExact } from "../../parts/exact";
 import { Choice, Line } from "../../parts/fields";
 import { plain, readObject } from "../../parts/json";
 import { announce } from "../../parts/notices";
@@ -21,7 +22,7 @@ export function Request({ group }: { group: Approval[] }) {
 }
 
 function One({ request, group }: { request: Approval; group: Approval[] }) {
-  const own = JSON.stringify(request.arguments, null, 2);
+  const own = writeExact(request.arguments, 2);
   const [edited, setEdited] = useState<string | null>(null);
   const [scope, setScope] = useState<NonNullable<Scope>>("once");
   const [note, setNote] = useState("");
@@ -34,7 +35,7 @@ function One({ request, group }: { request: Approval; group: Approval[] }) {
     (one) => (one !== "rule" || request.rule !== "") && (one !== "session" || request.sessionId !== null),
   );
   const approve = () =>
-    mutate({ scope, note, arguments: read !== null && "value" in read ? read.value : undefined });
+    mutate({ scope, note, arguments: edited === null ? undefined : (readExact(edited) as Approval["arguments"]) });
 
   return (
     <li className="card stack">
@@ -71,7 +72,7 @@ function One({ request, group }: { request: Approval; group: Approval[] }) {
       <Fold title={t("approvals.more")}>
         {() => (
           <div className="stack">
-            <Code label={t("test.json")} text={JSON.stringify(request.arguments)} />
+            <Code label={t("test.json")} text={writeExact(request.arguments)} />
             <Details id={request.id} />
           </div>
         )}
@@ -96,8 +97,7 @@ function One({ request, group }: { request: Approval; group: Approval[] }) {
 /** Return the arguments as a person reads them: texts as they are, other values as JSON. */
 function prettyOf(given: Approval["arguments"]) {
   const shown = Object.entries(given).map(([name, value]) => {
-    const text = typeof value === "string" && value !== "" ? value : JSON.stringify(value, null, 2);
-    return [plain(name), <Value key={name} text={text} />];
+    return [plain(name), <Value key={name} text={value === "" ? '""' : shownExact(value)} />];
   });
   return Object.fromEntries(shown);
 }
@@ -124,13 +124,16 @@ function useDecision(group: Approval[]) {
 function decide({ id, seal }: Approval, decision: Decision) {
   const params = { path: { approvalId: id } };
   if (decision.deny) return data(api.POST("/approvals/{approvalId}/deny", { params, body: { seal, note: decision.note } }));
-  return data(api.POST("/approvals/{approvalId}/approve", { params, body: { ...decision, seal } }));
+  return data(api.POST("/approvals/{approvalId}/approve", { params, body: { ...decision, seal }, bodySerializer: (body) => writeExact(body) }));
 }
 
 function Details({ id }: { id: string }) {
   const shown = useQuery({
     queryKey: ["approvals", id],
-    queryFn: () => data(api.GET("/approvals/{approvalId}", { params: { path: { approvalId: id } } })),
+    queryFn: () =>
+      exact<Schemas["ApprovalDetails"]>(
+        api.GET("/approvals/{approvalId}", { params: { path: { approvalId: id } }, parseAs: "text" }),
+      ),
   });
   return <Facts query={shown} />;
 }

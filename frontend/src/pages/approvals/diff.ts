@@ -1,5 +1,7 @@
 /** What differs between the arguments of two calls, place by place. */
 
+import { writeExact } from "../../parts/exact";
+
 export type Difference = { place: string; before?: string; after?: string };
 
 /** Return the places whose values differ, those of the second value first. */
@@ -13,7 +15,7 @@ export function differences(before: unknown, after: unknown): Difference[] {
 
 function flat(value: unknown, place = "", found = new Map<string, string>()): Map<string, string> {
   const parts = typeof value === "object" && value !== null ? Object.entries(value) : [];
-  if (parts.length === 0) return found.set(place, JSON.stringify(value));
+  if (parts.length === 0) return found.set(place, writeExact(value));
   for (const [key, part] of parts) {
     const step = Array.isArray(value) ? `[${key}]` : place === "" ? key : `.${key}`;
     flat(part, place + step, found);
