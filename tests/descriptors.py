@@ -12,18 +12,19 @@ from contextlib import ExitStack, contextmanager
 from fcntl import LOCK_EX, flock
 from pathlib import Path
 
-__all__ = ["descriptors", "many_open", "under_way"]
+__all__ = ["descriptors", "many_open", "reads_from_memory", "under_way"]
 
 
 def descriptors(pid: int | str = "self") -> int:
-    """Open descriptors but for those of control groups, of which some are kept for the next calls.
+    """Open descriptors, without control groups (kept for later calls) and the usage counts (opened later).
 
     Raises PermissionError for a process that only root may look at.
     """
     count = 0
     for fd in list(Path(f"/proc/{pid}/fd").iterdir()):
         try:
-            count += not str(fd.readlink()).startswith("/sys/fs/cgroup/")
+            path = str(fd.readlink())
+            count += not (path.startswith("/sys/fs/cgroup/") or "/usage.db" in path)
         except OSError:  # closed meanwhile
             continue
     return count
@@ -66,3 +67,14 @@ def under_way(count: int) -> Iterator[None]:
                 if error.errno != errno.ETOOMANYREFS:
                     raise
         yield
+
+
+def reads_from_memory(file: Path) -> bool:
+    """True if the file system of a file, that was written just now, can say that it has it in memory."""
+    fd = os.open(file, os.O_RDONLY)
+    try:
+        return os.preadv(fd, [bytearray(1)], 0, os.RWF_NOWAIT) == 1
+    except OSError:  # As a file system in memory.
+        return False
+    finally:
+        os.close(fd)

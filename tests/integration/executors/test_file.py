@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from tests.crib import Crib, failed
+from tests.descriptors import reads_from_memory
+from toolcrib.project import Project
 
 PATH = {"p": {"type": "string"}, "content": {}}
 
@@ -36,6 +38,17 @@ def test_reading(crib: Crib) -> None:
     assert base64.b64decode(crib.call("read", {"p": "data.bin"}).unwrap()) == b"\xffx"
 
 
+def without_waiting(project: Project, path: str) -> object:
+    """What a call gives that never gives the event loop away; None if it does."""
+    call = project.call("read", {"p": path})
+    try:
+        call.send(None)
+    except StopIteration as ended:
+        return ended.value.unwrap()
+    call.close()
+    return None
+
+
 async def test_a_small_file_is_read_at_once_and_a_large_one_in_a_thread(crib: Crib) -> None:
     reader(crib, "docs")
     crib.write("docs/large.txt", "x" * 70_000)
@@ -43,12 +56,10 @@ async def test_a_small_file_is_read_at_once_and_a_large_one_in_a_thread(crib: Cr
         for content in ("one", "other"):
             crib.write("docs/a.txt", content)
             assert (await project.call("read", {"p": "docs/a.txt"})).unwrap() == content
-            with pytest.raises(StopIteration) as ended:  # It never gave the event loop away.
-                project.call("read", {"p": "docs/a.txt"}).send(None)
-            assert ended.value.value.unwrap() == content
-        waits = project.call("read", {"p": "docs/large.txt"})
-        assert waits.send(None) is not None
-        waits.close()
+            if reads_from_memory(crib.root / "docs/a.txt"):
+                # Somebody who renames a folder makes the kernel refuse it for a moment.
+                assert any(without_waiting(project, "docs/a.txt") == content for _ in range(100))
+        assert without_waiting(project, "docs/large.txt") is None
         assert len((await project.call("read", {"p": "docs/large.txt"})).unwrap()) == 70_000
 
 

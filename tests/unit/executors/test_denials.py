@@ -72,7 +72,6 @@ def ground(tmp_path: Path) -> Ground:
         (errno.EROFS, "data/in", "write", "data/in"),
         (errno.EROFS, "data/new", "write", "data"),
         (errno.EROFS, "new", "write", "."),
-        (errno.EACCES, "new", "write", "."),
         (errno.EROFS, ".git/index.lock", "write", ".git"),
         (errno.EROFS, ".toolcrib/scratch/x", "write", ".toolcrib/scratch"),
         (errno.EROFS, "/srv/new", "write", "/srv/new"),

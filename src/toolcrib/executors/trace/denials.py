@@ -120,14 +120,12 @@ def denials_of(reach: Reach, refused: Iterable[tuple[str, int]]) -> list[Denial]
 def denial_of(reach: Reach, path: str, number: int) -> Denial | None:
     """Return the denial behind an errno; None if the tool's permissions do not explain it.
 
-    A hidden path is reported as absent (ENOENT), one that is only readable as EROFS. Landlock alone
-    refuses both with EACCES: what does not exist was then to be made.
+    A hidden path is reported as absent (ENOENT), one that is only readable as EROFS.
     """
     if number not in _REFUSALS or not nameable(path) or max(map(len, path.split("/"))) > _MAX_NAME:
         return None
+    access: Access = "write" if number == errno.EROFS else "read"
     name, place = reach.name(path), reach.place(path)
-    made = number == errno.EACCES and reach.in_project(place) and not os.path.lexists(place)
-    access: Access = "write" if number == errno.EROFS or made else "read"
     if reach.of_kernel(os.path.normpath(path)):  # The tool sees a /proc of its own.
         return None
     # Outside of the project no answer may depend on what exists there.

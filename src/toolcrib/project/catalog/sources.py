@@ -234,7 +234,7 @@ class Sources:
         self._keep_list(found[self.own.name])
         found[self.own.name] += self._faulty(faults, {tool.slug for tool in found[self.own.name]})
         kept = {bundle: {tool.name for tool in tools} for bundle, tools in found.items()}
-        self._known = {key: one for key, one in self._known.items() if key[1] in kept[key[0]]}
+        self._known = {key: one for key, one in self._known.items() if key[1] in kept.get(key[0], ())}
         return dict(found.items())
 
     def _of(self, source: ProjectSource, names: Sequence[str]) -> Iterator[ListedTool]:

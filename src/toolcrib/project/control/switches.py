@@ -92,7 +92,7 @@ class Switches:
             try:
                 self._take(self._read())
             except StateUnavailable as error:  # What was known last still counts.
-                _log.warning("the switches of tools cannot be read: %s", error)
+                _log.info("the switches of tools cannot be read: %s", error)
                 self._next_look = time.monotonic() + _AWAY_S
                 if self._version is None:
                     self._take(self._last_seen())
