@@ -58,9 +58,10 @@ def _is_slower(row: str, then: Least, now: Least) -> bool:
 
 
 def _keep(tables: Sequence[Table], least: Least) -> None:
+    """Keep the least figure of each row that should reach something: the others are not ours."""
     for table in tables:
-        for row in table.rows[table.has_limit :]:
-            if row.seconds:
+        for row in table.rows:
+            if row.seconds and row.reach:
                 name = f"{table.title}: {row.name}"
                 least[name] = min(least.get(name, row.seconds[0]), *row.seconds)
 

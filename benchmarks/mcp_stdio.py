@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 from typing import IO, Any
@@ -16,7 +17,8 @@ from typing import IO, Any
 import orjson
 
 from benchmarks.setting import Setting, reason_of
-from benchmarks.table import Reach, Row, Table
+from benchmarks.stdio_server import ECHO
+from benchmarks.table import PEER, Reach, Row, Table
 from benchmarks.timing import Sampler, interleave
 
 LIMIT = "echo written by hand"
@@ -29,6 +31,11 @@ NOTE = (
     "them. Ready: from starting the process to the first answer. `toolcrib serve` also writes two lines of "
     "its audit log for each call."
 )
+NOTE_PROXY = (
+    "The limit is the echo without a proxy; the others start it as their one server and pass each call on, "
+    "ours confined, with arguments checked and two lines of its audit log. FastMCP keeps one session open."
+)
+ROOT = str(Path(__file__).resolve().parent.parent)
 
 FILE = """\
 from toolcrib import Toolset
@@ -152,7 +159,7 @@ def _meta(protocol: str) -> Message:
 
 
 def measure(setting: Setting) -> Iterator[Table]:
-    """Yield one table; each round asks every server in turn."""
+    """Yield two tables; each round asks every server in turn."""
     file = setting.folder / "app.py"
     file.write_text(FILE, encoding="utf-8")
     servers = {LIMIT: (["benchmarks.stdio_server", "echo"], SESSION)}
@@ -171,6 +178,32 @@ def measure(setting: Setting) -> Iterator[Table]:
             reach = () if name in peers else Reach(3.5 if "memory" in name else 6)
             rows.append(Row(f"{name}, {protocol}", reach, name in peers))
     table = Table("MCP tools/call over stdio", "µs", rows, [NOTE])
+    _take(table, servers, setting)
+    yield table
+    yield _proxies(setting)
+
+
+def _proxies(setting: Setting) -> Table:
+    """Return the table of servers that pass each call on to the echo."""
+    project = setting.folder / "proxy"
+    (project / ".toolcrib").mkdir(parents=True)
+    read = {"fs": {"read": [*sorted({ROOT, sys.prefix, sys.base_prefix})]}}
+    server = {"command": ECHO[0], "args": ECHO[1:], "cwd": ROOT, "prefix": False, "permissions": read}
+    (project / ".toolcrib" / "config.yml").write_bytes(orjson.dumps({"mcp_servers": {"echo": server}}))
+    servers = {
+        LIMIT: (["benchmarks.stdio_server", "echo"], SESSION),
+        "toolcrib serve --stdio": (["benchmarks.stdio_server", "toolcrib_proxy", str(project)], SESSION),
+        "FastMCP": (["benchmarks.stdio_server", "fastmcp_proxy"], SESSION),
+    }
+    rows = [Row(LIMIT), Row("toolcrib serve --stdio", Reach(0.33, PEER))]
+    rows += [Row("FastMCP", peer=True)] * setting.peers
+    table = Table("MCP tools/call through a proxy, over stdio", "µs", rows, [NOTE_PROXY])
+    _take(table, servers, setting)
+    return table
+
+
+def _take(table: Table, servers: dict[str, tuple[list[str], str]], setting: Setting) -> None:
+    """Start the servers, and fill the rows."""
     with ExitStack() as stack:
         data = stack.enter_context(TemporaryDirectory())
         clients: dict[str, Client] = {}
@@ -188,7 +221,6 @@ def measure(setting: Setting) -> Iterator[Table]:
                 rate = clients[row.name].crowd(50 if setting.quick else 2_000)
                 row.extra[f"calls/s, {IN_FLIGHT} under way"] = f"{rate:,.0f}"
                 row.extra["ready, ms"] = f"{clients[row.name].ready * 1e3:,.0f}"
-    yield table
 
 
 def _sampler(client: Client) -> Sampler:
