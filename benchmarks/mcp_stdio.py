@@ -195,7 +195,7 @@ def _proxies(setting: Setting) -> Table:
         "toolcrib serve --stdio": (["benchmarks.stdio_server", "toolcrib_proxy", str(project)], SESSION),
         "FastMCP": (["benchmarks.stdio_server", "fastmcp_proxy"], SESSION),
     }
-    rows = [Row(LIMIT), Row("toolcrib serve --stdio", Reach(0.5, PEER))]
+    rows = [Row(LIMIT), Row("toolcrib serve --stdio", Reach(0.33, PEER))]
     rows += [Row("FastMCP", peer=True)] * setting.peers
     table = Table("MCP tools/call through a proxy, over stdio", "µs", rows, [NOTE_PROXY])
     _take(table, servers, setting)

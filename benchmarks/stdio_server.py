@@ -43,8 +43,8 @@ def echo() -> None:
             }
         else:
             answer = ABOUT.get(message["method"], {})
-        told = {"result": answer} if answer else {"error": {"code": -32601, "message": "no such method"}}
-        out.write(orjson.dumps({"jsonrpc": "2.0", "id": message["id"], **told}) + b"\n")
+        outcome = {"result": answer} if answer else {"error": {"code": -32601, "message": "no such method"}}
+        out.write(orjson.dumps({"jsonrpc": "2.0", "id": message["id"], **outcome}) + b"\n")
         out.flush()
 
 
