@@ -13,7 +13,7 @@ import click
 
 from toolcrib.cli.caller import given_token
 from toolcrib.cli.output import print_note
-from toolcrib.errors import ApprovalRequired, InvalidToken, ToolcribError
+from toolcrib.errors import ApprovalRequired, DeniedError, InvalidToken, ToolcribError
 from toolcrib.spec import Call, Tool
 from toolcrib.state import Decision, load_user_settings, user_name, user_settings_file
 
@@ -32,12 +32,10 @@ Channel = Literal["terminal", "flag"]
 _ABOUT: dict[Decision, str] = {"trust": "trust", "approve": "approvals", "token": "tokens"}
 
 
-def require_person(
-    what: Decision, *, refuse: type[ToolcribError] = ApprovalRequired, where: Path | None = None
-) -> None:
+def require_person(what: Decision, *, where: Path | None = None) -> None:
     """Refuse a decision unless a person makes it: at a terminal, or without one where this user's own
     settings allow that for the project, and never with a token. `where` is the project's path, by default
-    that of this command. Raises InvalidToken, or `refuse`.
+    that of this command. Raises InvalidToken or DeniedError.
     """
     if given_token() is not None:
         raise InvalidToken(f"a token cannot decide about {_ABOUT[what]}, so nothing was changed")
@@ -48,20 +46,20 @@ def require_person(
     root = where or find(click.get_current_context().params.get("root")).path
     if not load_user_settings().allows(what, root):
         entry = f"[{{what: [{what}], where: [{json.dumps(str(root))}]}}]"
-        raise refuse(
+        raise DeniedError(
             f"only a person at a terminal decides about {_ABOUT[what]}, so nothing was changed",
             hint="Run this command at a terminal. To allow it here without one, add to"
             f" {user_settings_file() or 'your own settings'}: decide_without_terminal: {entry}",
         )
 
 
-def ask(question: str, keys: str = "y", *, refuse: type[ToolcribError] = ApprovalRequired) -> str | None:
+def ask(question: str, keys: str = "y") -> str | None:
     """Ask for one of these keys; `yes` is `y`. Return it; None for any other.
 
-    Raises `refuse` if there is no terminal.
+    Raises DeniedError if there is no terminal.
     """
     if not at_terminal():
-        raise refuse("there is no terminal to ask at, so nothing was changed", hint="Add --yes.")
+        raise DeniedError("there is no terminal to ask at, so nothing was changed", hint="Add --yes.")
     _flush()
     print_note(f"{question} [{'/'.join(keys)}/N] ", nl=False)
     key = sys.stdin.readline().strip().lower()
@@ -74,14 +72,13 @@ def decide(
     what: Decision,
     *,
     yes: bool = False,
-    refuse: type[ToolcribError] = ApprovalRequired,
     where: Path | None = None,
 ) -> Channel | None:
     """Ask for a decision, which `yes` gives in advance. Return how the person agreed; None if they did not.
 
-    Raises as `require_person` does, and `refuse` if nobody can be asked.
+    Raises as `require_person` and `ask` do.
     """
-    key = choose(question, "y", what, yes=yes, refuse=refuse, where=where)
+    key = choose(question, "y", what, yes=yes, where=where)
     return None if key is None else "flag" if yes else "terminal"
 
 
@@ -91,12 +88,11 @@ def choose(
     what: Decision,
     *,
     yes: bool = False,
-    refuse: type[ToolcribError] = ApprovalRequired,
     where: Path | None = None,
 ) -> str | None:
     """Ask as `ask` does; `yes` presses the first key in advance. Raises as `decide` does."""
-    require_person(what, refuse=refuse, where=where)
-    return keys[0] if yes else ask(question, keys, refuse=refuse)
+    require_person(what, where=where)
+    return keys[0] if yes else ask(question, keys)
 
 
 def enter(question: str) -> str:

@@ -86,7 +86,10 @@ def test_nothing_is_decided_without_a_terminal(shop: Crib, own: dict[str, str]) 
     before = state(shop, own)
     for words in DECISIONS:
         done = cli(shop, *words_for(words, approval), env=own)
-        assert (done.code, "only a person at a terminal" in done.err) == (5, True), (words, done.err)
+        assert (done.code, "error[denied]: only a person at a terminal" in done.err) == (5, True), (
+            words,
+            done.err,
+        )
         what = {"approvals": "approve", "run": "approve", "token": "token", "trace": "approve"}.get(
             words[0], "trust"
         )

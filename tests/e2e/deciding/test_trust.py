@@ -195,7 +195,7 @@ def test_where_nobody_can_be_asked_nothing_is_trusted(person: Person) -> None:
     settings(person, WEAK)
     done = person.run("trust")
     assert done.returncode == 5
-    assert "error[not_trusted]" in done.stderr
+    assert "error[denied]" in done.stderr
     document = person.json("trust")
     assert not document["trusted"]
     assert [(one["key"], one["line"]) for one in document["settings"]] == [

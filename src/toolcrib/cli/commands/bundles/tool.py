@@ -25,7 +25,7 @@ from toolcrib.cli.files import read_input
 from toolcrib.cli.options import yes_option
 from toolcrib.cli.output import print_change, print_json, print_result
 from toolcrib.cli.table import DESCRIPTION, print_listing
-from toolcrib.errors import AuditUnavailable, Cancelled, UsageError
+from toolcrib.errors import AuditUnavailable, Cancelled
 
 if TYPE_CHECKING:
     from toolcrib.bundles import BundleRecord, Store
@@ -198,7 +198,7 @@ def delete_command(tool: str, yes: bool, data: str | None, as_json: bool) -> Non
     store = open_store(data)
     bundle, found = find_version(store, tool, change=True)
     name = tool_name(bundle, found)
-    if not yes and ask(f"Delete {name} for good?", refuse=UsageError) is None:
+    if not yes and ask(f"Delete {name} for good?") is None:
         raise Cancelled(f"{name} was not deleted")
     store.delete_tool(bundle.id, found.slug, found.version)
     print_change(as_json, {"deleted": document_of(found)}, f"{name} is deleted.")

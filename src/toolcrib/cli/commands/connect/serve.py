@@ -25,7 +25,7 @@ from toolcrib.cli.output import (
     print_settings_note,
     print_warnings,
 )
-from toolcrib.errors import NotTrusted, ToolcribError, UnavailableError, UsageError
+from toolcrib.errors import ToolcribError, UnavailableError, UsageError
 from toolcrib.state.installation import install_hint
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def command(
     if (issuer is None) != (resource is None):
         raise click.UsageError("--issuer and --resource are given together")
     if dev:
-        require_person("trust", refuse=NotTrusted)
+        require_person("trust")
     if not http:
         run_until_end(_serve_stdio(Project.open(root, data=data), dev=dev))
     require_http()

@@ -56,7 +56,7 @@ def add_command(
     if not as_json:
         for line in new.lines():
             print_result(one_line(line))
-    channel = decide(_question(new), "trust", yes=yes, refuse=NotTrusted)
+    channel = decide(_question(new), "trust", yes=yes)
     if channel is None:
         raise NotTrusted("nothing was added")
     new.add(project, channel)
@@ -89,7 +89,7 @@ def remove_command(name: str, root: str | None, as_json: bool, yes: bool) -> Non
 
     project = Project.inspect(root)
     old = OldServer.of(project, name)
-    channel = decide(f"Remove {one_line(name)} from {old.path}?", "trust", yes=yes, refuse=NotTrusted)
+    channel = decide(f"Remove {one_line(name)} from {old.path}?", "trust", yes=yes)
     if channel is None:
         raise NotTrusted("nothing was removed")
     old.remove(project, channel)

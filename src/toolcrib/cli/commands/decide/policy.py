@@ -104,7 +104,7 @@ def add_command(
     TOOL is a name, or a pattern such as `repo_*`. With ARGUMENTS, written as for `toolcrib run`, the rule is
     for calls with exactly these values; a call may have more arguments. deny beats ask, and ask beats allow.
     """
-    require_person("trust", refuse=DeniedError)
+    require_person("trust")
     project = open_project(root)
     rule = _rule(project, effect, tool, arguments, writes=writes, callers=callers, name=name, reason=reason)
     if not write_rule(project, rule, yes=yes, as_json=as_json):
@@ -167,7 +167,7 @@ def write_rule(
     new = NewRule.of(project.place, rule)
     for line in diff_of(new.path, new.before, new.text).splitlines():
         (print_note if as_json else print_result)(one_line(line))
-    channel = channel or decide("Make this change?", "trust", yes=yes, refuse=DeniedError)
+    channel = channel or decide("Make this change?", "trust", yes=yes)
     if channel is None:
         return False
     new.add(project, channel)

@@ -112,7 +112,7 @@ def _revoke(root: str | None, names: tuple[str, ...], *, as_json: bool) -> int:
     from toolcrib.project import Project
     from toolcrib.state import user_name
 
-    require_person("trust", refuse=NotTrusted)
+    require_person("trust")
     project = Project.inspect(root)
     state = TrustState(project, names)
     servers = list(state.servers) if names else ()
@@ -127,7 +127,7 @@ def _write_lock(root: str | None, *, as_json: bool) -> int:
     from toolcrib.project import Project
     from toolcrib.project.authoring.locking import lock_of, write
 
-    require_person("trust", refuse=NotTrusted)
+    require_person("trust")
     project = Project.inspect(root)
     state = TrustState(project)
     if state.waits:
@@ -146,7 +146,7 @@ def _trust_lock(root: str | None, digest: str, *, as_json: bool) -> int:
     from toolcrib.project.authoring.locking import accept_lock
     from toolcrib.state import user_name
 
-    require_person("trust", refuse=NotTrusted)
+    require_person("trust")
     number = accept_lock(project := Project.inspect(root), digest, user_name())
     note = f"Trusted {number} tools, agents and workflows as toolcrib.lock has them."
     print_change(as_json, {"trusted": number, "sha256": digest}, note)

@@ -152,7 +152,7 @@ def _ask(project: Project, chosen: _Chosen, channel: Channel) -> None:
             print_result(line)
     number = sum(len(left) for _, _, left in chosen)
     question = "Trust this tool too?" if number == 1 else f"Trust these {number} tools too?"
-    if choose(question, "y", "trust", yes=channel == "flag", refuse=NotTrusted) == "y":
+    if choose(question, "y", "trust", yes=channel == "flag") == "y":
         _accept(project, chosen, channel)
         return
     print_note(f"{'It waits' if number == 1 else 'They wait'} for trust: toolcrib trust")
@@ -172,7 +172,7 @@ def resolve(project: Project, names: Iterable[str], channel: str) -> dict[str, T
             try:
                 if (missing := lacking(one.spec, str(project.root))) is None:
                     continue
-                require_person("trust", refuse=NotTrusted)
+                require_person("trust")
                 say(f"for {one.spec.name}")
                 rows.append(one.resolved_row(missing))
                 made.append(one)

@@ -209,7 +209,7 @@ class TrustState:
     def decide(self, *, yes: bool = False) -> None:
         """Ask, and record the answer. Raises NotTrusted if nothing is accepted."""
         while True:
-            key = choose(self.question, "yds", "trust", yes=yes, refuse=NotTrusted)
+            key = choose(self.question, "yds", "trust", yes=yes)
             if key == "d":
                 self._page()
             elif key == "s":
@@ -249,16 +249,16 @@ class TrustState:
         chosen, servers, settings = [], [], self.settings_wait
         if not self.known or settings:  # Without the project no tool runs, so it comes first.
             question = f"Trust {'the changed settings' if self.known else 'the project with these settings'}?"
-            settings = choose(question, "y", "trust", refuse=NotTrusted) == "y"
+            settings = choose(question, "y", "trust") == "y"
             if not (settings or self.known):
                 raise NotTrusted("nothing was accepted", hint="To look again: toolcrib trust --show")
         for sheet in self.waiting:
             print_note("\n".join(sheet.lines()))
-            if choose(f"Trust {one_line(sheet.tool.name)}?", "y", "trust", refuse=NotTrusted) == "y":
+            if choose(f"Trust {one_line(sheet.tool.name)}?", "y", "trust") == "y":
                 chosen.append(sheet)
         for server in self.offers:
             print_note("\n".join(server.whole()))
-            if choose(f"Trust server {server.name}?", "y", "trust", refuse=NotTrusted) == "y":
+            if choose(f"Trust server {server.name}?", "y", "trust") == "y":
                 servers.append(server)
         if not (chosen or servers or settings):
             raise NotTrusted("nothing was accepted", hint="To look again: toolcrib trust --show")

@@ -91,13 +91,13 @@ def change_all(
 ) -> int:
     """Ask about the number of calls or runs that match, change them, and print what was done.
 
-    `whose` as of `mine`. Raises Cancelled if the person declines, UsageError if nobody can be asked.
+    `whose` as of `mine`. Raises Cancelled if the person declines, DeniedError if nobody can be asked.
     """
     filters = mine(filters, whose)
     if not (count := these.count(change, **filters)):
         print_change(as_json, {"done": [], "refused": {}}, f"There is nothing to {change}.")
         return 0
-    if not yes and ask(f"{change.capitalize()} {count:,}?", refuse=UsageError) is None:
+    if not yes and ask(f"{change.capitalize()} {count:,}?") is None:
         raise Cancelled("nothing was changed")
     changed = (these.cancel_all if change == "cancel" else these.retry_all)(**filters)
     print_change(as_json, changed._asdict(), f"{change}: {len(changed.done):,}")
