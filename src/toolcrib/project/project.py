@@ -123,7 +123,7 @@ class Project(ListParts, DurableParts):
         *,
         secrets: SecretSource | None = None,
         accept: Accept = "trusted",
-        data: Path | None = None,
+        data: str | os.PathLike[str] | None = None,
         database: str | None = None,
         load: bool = True,
     ) -> Project:
@@ -143,6 +143,7 @@ class Project(ListParts, DurableParts):
         """
         if database is not None:
             require_database(database)
+        data = None if data is None else Path(data)
         place = root.place if isinstance(root, Program) else find(root, data)
 
         def is_accepted(above: Place) -> bool:

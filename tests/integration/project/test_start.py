@@ -20,7 +20,7 @@ from toolcrib.project import Project
 from toolcrib.project.mcp_catalog import McpCatalog
 
 async def main(root, data):
-    async with Project.open(root, data=Path(data)) as project:
+    async with Project.open(root, data=data) as project:
         names = [tool.name for tool in McpCatalog(project).tools()]
         loaded = [name for name in sys.argv[3:] if name in sys.modules]
         print(json.dumps({"names": names, "loaded": loaded, "errors": len(project.errors)}))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import linecache
 import os
 import signal
 import subprocess
@@ -28,7 +29,7 @@ from toolcrib.guard import Ledger
 from toolcrib.manifest import diagnostics_of
 from toolcrib.project import Project
 from toolcrib.runs.agents import Agent
-from toolcrib.runs.workflows import read_workflow
+from toolcrib.runs.workflows import Workflow, read_workflow
 from toolcrib.state import Vault
 
 REPORT = """
@@ -273,6 +274,35 @@ def test_a_wrong_file_says_what_is_wrong(text: str, says: str) -> None:
     with pytest.raises(ManifestError) as wrong:
         read_workflow("w.yml", text.encode())
     assert any(says in one.message for one in diagnostics_of(wrong.value))
+
+
+A_STEP = "steps:\n  - id: a\n    tool: x\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "at"),
+    [
+        (A_STEP + "    args:\n      b: 1\n      c: [\n        '${steps.d.value}']\n", (8, 9)),
+        (A_STEP + "output:\n  b: 1\n  c: ${steps.d.value}\n", (7, 6)),
+        (A_STEP + "    when:\n      - value: 1\n        equals: 1\n", (7, 9)),
+        (A_STEP + "    on_error:\n      defalt: 1\n", (6, 7)),
+        ("inputs:\n  schema:\n    properties:\n      b: {type: texts}\n" + A_STEP, (5, 17)),
+    ],
+)
+def test_a_fault_deep_in_a_file_is_reported_at_its_own_line(text: str, at: tuple[int, int]) -> None:
+    with pytest.raises(ManifestError) as wrong:
+        read_workflow("w.yml", f"name: w\n{text}".encode())
+    assert at in [(one.line, one.column) for one in diagnostics_of(wrong.value)], wrong.value
+
+
+async def test_a_fault_in_an_object_is_reported_where_the_program_makes_it(crib: Crib) -> None:
+    async with crib.open() as project:
+        bad = Workflow({"name": "w", "steps": [{"id": "a", "tool": "x", "args": {"b": "${steps.c.value}"}}]})
+        with pytest.raises(ManifestError) as wrong:
+            project.workflows.add(bad)
+    (found,) = diagnostics_of(wrong.value)
+    assert "bad = Workflow(" in linecache.getline(found.path, found.line)
+    assert found.message == "$.steps[0].args.b: there is no step `c`"
 
 
 def test_nothing_of_an_unaccepted_project_runs(crib: Crib) -> None:

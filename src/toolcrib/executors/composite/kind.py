@@ -10,6 +10,7 @@ from toolcrib.executors.host import Host
 from toolcrib.manifest.kinds import Kind, block_of
 from toolcrib.manifest.plugins import on_call
 from toolcrib.manifest.starter import Starter
+from toolcrib.manifest.yaml.form import Misfit
 from toolcrib.spec import Comparison, CompositeExec, Executor, Step, Tool
 from toolcrib.template import Values
 
@@ -78,6 +79,12 @@ def _executor(tool: Tool, host: Host) -> Executor:
     return CompositeExecutor(tool, host.invoke, partial(host.admit, tool))
 
 
+CONDITION = tuple(
+    Misfit(
+        ("steps",), f"{bound}Properties", message="a condition is a `value` with `is`, `is_not` or `schema`"
+    )
+    for bound in ("min", "max")
+)
 KIND = Kind(
     name="composite",
     config=CompositeExec,
@@ -92,6 +99,7 @@ KIND = Kind(
     ),
     parse=lambda block: CompositeExec(tuple(map(_step, block["steps"])), block.get("output")),
     write=_write,
+    misfits=CONDITION,
     lint=on_call("toolcrib.executors.composite.lint:steps"),
     plan=_plan,
     calls=lambda config: ((step.id, step.tool) for step in config.steps),

@@ -8,10 +8,9 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
 
-from toolcrib.errors import DefinitionError
 from toolcrib.manifest.yaml.diagnostics import Diagnostic, quoted
 from toolcrib.manifest.yaml.positions import KeyPath
-from toolcrib.manifest.yaml.source import Document
+from toolcrib.manifest.yaml.source import Document, walk
 from toolcrib.spec import CompositeExec, Step, Tool
 from toolcrib.spec.naming import did_you_mean
 from toolcrib.template import LOOP_NAMES, STEPS_NAME, Namespaces, problems, step_namespaces, steps_used
@@ -82,10 +81,11 @@ def _template(
         yield document.diagnostic("placeholder", problem.message, (*path, *problem.path), hint=hint)
     if found:
         return
-    for name in steps_used(value, names):
-        if name not in ids:
-            yield _no_step(document, path, name, ids)
-        used.add(name)
+    for place, text in walk(value, path):
+        for name in steps_used(text, names) if isinstance(text, str) else ():
+            if name not in ids:
+                yield _no_step(document, place, name, ids)
+            used.add(name)
 
 
 def _no_step(document: Document, path: KeyPath, name: str, ids: list[str]) -> Diagnostic:
@@ -97,17 +97,12 @@ def _no_step(document: Document, path: KeyPath, name: str, ids: list[str]) -> Di
 
 
 def _schemas(step: Step, document: Document, at: KeyPath) -> Iterator[Diagnostic]:
-    from toolcrib.schema import SchemaCheck
+    from toolcrib.manifest.lint.checks import schema_faults
 
     for place, one in enumerate(step.when):
-        if one.how != "schema":
-            continue
-        path: KeyPath = ("when", place) if len(step.when) > 1 else ("when",)
-        try:
-            SchemaCheck(one.other)
-        except DefinitionError as error:
-            text = f"the schema is {error.message}"
-            yield document.diagnostic("step", text, (*at, *path, "schema"))
+        if one.how == "schema":
+            path: KeyPath = ("when", place) if len(step.when) > 1 else ("when",)
+            yield from schema_faults(one.other, (*at, *path, "schema"), "step", document)
 
 
 def _circle(needed: Mapping[str, set[str]]) -> list[str]:

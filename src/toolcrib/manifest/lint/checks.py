@@ -29,7 +29,7 @@ _SAID = re.compile(r"\bdefaults?\b|\bomitted\b|\bleft out\b|\bunless\b|\botherwi
 
 def input_schema(tool: Tool, document: Document) -> Iterator[Diagnostic]:
     """Check that `inputs.schema` is a valid JSON Schema 2020-12 that needs no network."""
-    yield from _schema_faults(tool.input_schema, ("inputs", "schema"), "input-schema", document)
+    yield from schema_faults(tool.input_schema, ("inputs", "schema"), "input-schema", document)
 
 
 def output_schema(tool: Tool, document: Document) -> Iterator[Diagnostic]:
@@ -43,7 +43,7 @@ def output_schema(tool: Tool, document: Document) -> Iterator[Diagnostic]:
         )
         hint = "remove the schema, or write `format: json`"
         yield document.diagnostic("output-schema", message, path, key=True, hint=hint)
-    yield from _schema_faults(tool.output.schema, path, "output-schema", document)
+    yield from schema_faults(tool.output.schema, path, "output-schema", document)
 
 
 def schema_keywords(tool: Tool, document: Document) -> Iterator[Diagnostic]:
@@ -296,9 +296,8 @@ CHECKS: tuple[Callable[[Tool, Document], Iterator[Diagnostic]], ...] = (
 """The checks for a manifest that matches the schema, in order."""
 
 
-def _schema_faults(
-    schema: dict[str, Any], path: KeyPath, rule: str, document: Document
-) -> Iterator[Diagnostic]:
+def schema_faults(schema: Any, path: KeyPath, rule: str, document: Document) -> Iterator[Diagnostic]:
+    """Check that a schema at `path` is valid JSON Schema 2020-12, each fault at its own place."""
     from toolcrib.schema import SchemaCheck
     from toolcrib.schema.walk import MEANT_TYPES
 

@@ -74,6 +74,9 @@ class Form:
             yield self._missing(document, path, facts["property"])
         elif keyword == "propertyNames":
             yield self._bad_name(document, path, facts["error"])
+        elif keyword == "anyOf" and self._own(path, keyword) == Misfit(()) and (meant := _meant(error)):
+            for one in meant:
+                yield from self._explain(one, document)
         else:
             yield self._misfit(document, path, keyword, facts, error)
 
@@ -175,6 +178,20 @@ def _not_a_mapping(document: Document, data: Any) -> Diagnostic:
     what = "a list" if isinstance(data, list) else "a single value"
     message = "the file is empty" if data is None else f"the file is {what} instead of a mapping"
     return document.diagnostic("not-a-mapping", message, at=(1, 1) if data is None else None, hint=hint)
+
+
+def _meant(error: Any) -> list[Any]:
+    """Return the errors of the one alternative that takes such a value; empty if it is not exactly one."""
+
+    def is_other(one: Any) -> bool:
+        if one.instance_path != error.instance_path:
+            return False
+        return not _meant(one) if one.kind.name == "anyOf" else one.kind.name in ("type", "enum", "const")
+
+    branches: list[list[Any]] = [
+        branch for branch in error.kind.as_dict()["context"] if not any(map(is_other, branch))
+    ]
+    return branches[0] if len(branches) == 1 else []
 
 
 def _label(path: KeyPath) -> str:

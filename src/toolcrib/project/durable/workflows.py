@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
 from toolcrib.core.context import current_trace
 from toolcrib.core.toolset import Toolset
-from toolcrib.manifest import Diagnostic, Document, SourceFiles, dump
+from toolcrib.errors import ManifestError
+from toolcrib.manifest import Diagnostic, Document, SourceFiles, diagnostics_of, dump, failure
 from toolcrib.project.durable.trusted_files import TrustedFiles
 from toolcrib.project.integrity.fingerprints import FileUse, as_trusted
 from toolcrib.project.root import Place
@@ -45,7 +47,10 @@ class ProjectWorkflows(TrustedFiles[Workflow]):
 
     def add(self, one: Workflow) -> None:
         """Add a workflow. Raises `ManifestError` with every misfit, and `ConflictError` for its name."""
-        super().add(read_workflow(f"{one.name}.yml", dump(one.document).encode())[0])
+        try:
+            super().add(read_workflow(f"{one.name}.yml", dump(one.document).encode())[0])
+        except ManifestError as error:
+            raise failure([_in_program(one, finding) for finding in diagnostics_of(error)]) from None
 
     def findings(self, agents: Collection[str]) -> list[Diagnostic]:
         """Return what is wrong with the files; `agents` are the names of those that there are."""
@@ -101,3 +106,9 @@ class ProjectWorkflows(TrustedFiles[Workflow]):
     def _agent(self, name: str) -> tuple[str, str]:
         team = self._runs().team(name)
         return team.definition, team.agent.provider
+
+
+def _in_program(one: Workflow, finding: Diagnostic) -> Diagnostic:
+    """Return the finding where the program makes the workflow; its place in the data is in the message."""
+    (path, line), message = one.made, f"{finding.where}: {finding.message}"
+    return replace(finding, path=path, line=line, column=1, message=message, source="")

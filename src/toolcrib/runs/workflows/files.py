@@ -9,13 +9,13 @@ from typing import Any
 
 import orjson
 
-from toolcrib.errors import DefinitionError
+from toolcrib.executors.composite.kind import CONDITION
 from toolcrib.executors.composite.lint import plan
 from toolcrib.manifest import Diagnostic, Document, failure, load
+from toolcrib.manifest.lint.checks import input_schema
 from toolcrib.manifest.native.schema import inlined
 from toolcrib.manifest.yaml.form import Form, Misfit
 from toolcrib.runs.workflows.workflow import KINDS, Workflow
-from toolcrib.schema import ArgumentCheck
 from toolcrib.spec.naming import did_you_mean
 
 _KNOWN = (
@@ -25,6 +25,7 @@ _KNOWN = (
         "oneOf",
         message="a step calls a `tool` or a `workflow` with `args`, or runs an `agent` with a `prompt`",
     ),
+    *CONDITION,
 )
 
 
@@ -55,12 +56,8 @@ def read_workflow(path: str, raw: bytes) -> tuple[Workflow, Document]:
         found.append(document.diagnostic("name-folder", message, ("name",)))
     if not found:
         workflow = Workflow(document.data)
-        try:
-            ArgumentCheck(workflow.inputs)
-        except DefinitionError as error:
-            found.append(document.diagnostic("input-schema", error.message, ("inputs", "schema")))
-        else:
-            found += plan(workflow.as_tool, document, ())
+        tool = workflow.as_tool
+        found = [*input_schema(tool, document)] or [*plan(tool, document, ())]
         if not found:
             return workflow, document
     raise failure(found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -26,6 +27,9 @@ class Workflow:
     """
 
     def __init__(self, data: Mapping[str, Any]) -> None:
+        made = sys._getframe(1)  # noqa: SLF001 - the only way to the caller that costs nothing
+        self.made = (made.f_code.co_filename, made.f_lineno)
+        """The file and line of the program that made this object, for its faults."""
         self.document = dict(data)
         """The workflow as JSON, as every interface shows it."""
         self.name: str = data["name"]

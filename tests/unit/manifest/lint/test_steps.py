@@ -38,7 +38,7 @@ def composite(crib: Crib, *steps: dict[str, Any], **more: Any) -> Path:
         ([{"id": "a", "tool": "x", "args": {"k": "${item}"}}], "placeholder", "`item`"),
         ([{"id": "a", "tool": "x", "args": {"k": "${secret:KEY}"}}], "placeholder", "KEY"),
         ([{"id": "a", "tool": "x", "when": {"value": 1, "schema": {"type": "nothing"}}}], "step", "schema"),
-        ([{"id": "a", "tool": "x", "when": {"value": 1}}], "wrong-value", "when"),
+        ([{"id": "a", "tool": "x", "when": {"value": 1}}], "wrong-value", "a `value` with"),
         ([{"id": "a", "tool": "x", "when": "1 == 1"}], "wrong-value", "when"),
         ([{"id": "a-b", "tool": "x"}], "wrong-value", "letters"),
         ([], "wrong-value", "at least 1"),
