@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from typing import NoReturn
 
 from toolcrib.core import toolset as core
+from toolcrib.errors import ToolcribError, UsageError
 
 
 class Toolset(core.Toolset):
@@ -15,11 +17,19 @@ class Toolset(core.Toolset):
 
         For the end of a program: `if __name__ == "__main__": tools.run()`. The file of the program is then a
         project: its calls are recorded, and may wait for approval. While it serves, `print` writes to
-        standard error; what is printed before goes to the client. Raises ProgramRead instead while the
-        program is only read for its tools, and UsageError where there is no file.
+        standard error; what is printed before goes to the client. What keeps it from serving, such as wrong
+        settings, ends the process with the message and exit code of `toolcrib serve`. Raises ProgramRead
+        instead while the program is only read for its tools, and UsageError where there is no file.
         """
         if core.reading_program.get():
             raise core.ProgramRead
         from toolcrib.serve.process import serve_program
 
-        serve_program(self)
+        try:
+            serve_program(self)
+        except UsageError:
+            raise
+        except ToolcribError as error:
+            from toolcrib.cli.output import print_error
+
+            sys.exit(print_error(error))

@@ -70,6 +70,11 @@ def test_a_file_is_listed_shown_and_called(program: Path) -> None:
     (program / "config.yml").write_text("decide_without_terminal: [{what: [all], where: [/]}]")
     wrong = cli(program, "serve", "app.py", env={"TOOLCRIB_CONFIG": str(program / "config.yml")})
     assert (wrong.code, "config.yml:1:34: decide_without_terminal: must be" in wrong.err) == (4, True)
+    env = ENVIRONMENT | {"TOOLCRIB_CONFIG": str(program / "config.yml")}
+    itself = subprocess.run(
+        [sys.executable, "app.py"], cwd=program, env=env, capture_output=True, text=True, check=False
+    )
+    assert (itself.returncode, itself.stderr) == (4, wrong.err)
     (program / "fails.py").write_text(PROGRAM.replace("return a + b", "return a / 0"))
     failed = cli(program, "run", "fails.py", "add", "a=2", "-v")
     assert f'File "{program}/fails.py", line 10, in add' in failed.err
