@@ -177,8 +177,9 @@ def test_a_decision_runs_nothing_of_the_file(shop: Shop) -> None:
     refused = shop("approvals", "approve", waiting[:-2], "--yes", cwd=shop.elsewhere)
     assert (refused.code, f'where: ["{shop.file}"]' in refused.err) == (5, True), refused.err
     assert "pay" in shop("approvals", "show", "--last", cwd=shop.elsewhere).out
-    for words in (("audit", "verify"), ("token", "list"), ("status",), ("calls", "list")):
+    for words in (("audit", "verify"), ("token", "list"), ("calls", "list")):
         assert shop("--root", str(shop.file), *words).code == 0, words
+    assert "calls under way: none" in shop("status", "app.py").out
     denied = shop(
         "approvals", "deny", waiting, "--reason", "no", "--yes", cwd=shop.elsewhere, env=shop.deciding
     )

@@ -11,11 +11,11 @@ import click
 
 from toolcrib.cli.commands.connect.serve import require_http, serve_until_signal
 from toolcrib.cli.confirm import require_person
-from toolcrib.cli.options import root_option
+from toolcrib.cli.options import FileCommand, root_option
 from toolcrib.cli.output import print_note, print_result
 
 
-@click.command("ui")
+@click.command("ui", cls=FileCommand)
 @root_option
 @click.option(
     "--port", type=click.IntRange(0, 65_535), default=8745, help="The port of a server that it starts."

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
-from toolcrib.cli.options import open_project, project_options
+from toolcrib.cli.options import FileCommand, open_project, project_options
 from toolcrib.cli.output import cut_names, one_line, print_json, print_note, print_result
 from toolcrib.cli.table import print_table
 
 
-@click.command("status")
+@click.command("status", cls=FileCommand)
 @project_options
 def command(root: str | None, as_json: bool) -> int:
     """Show workers, queue, and what waits or cannot be used.
