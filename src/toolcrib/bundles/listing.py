@@ -54,6 +54,8 @@ class _Snapshot(Struct):
     offset: int
     tools: list[ListedTool]
     """In their order: to walk over them as they lie in memory takes a third of the time."""
+    folders: dict[str, int]
+    """The numbers of `Store.folders` when the names in them were compared."""
 
 
 class Ordered(NamedTuple):
@@ -87,6 +89,7 @@ class Listing:
         self._registered = registered
         self._functions: Counter[str] = Counter()
         self._position: Position | None = None
+        self._folders: dict[str, int] = {}
         self._tools: dict[_Key, ListedTool] = {}
         self._groups: dict[tuple[str, str], list[ListedTool]] | None = None
         """The tools of each bundle and each tag by their creation, once a list is asked for by one."""
@@ -131,7 +134,11 @@ class Listing:
     def _is_store_behind(self) -> bool:
         if self._position is None:
             return self._store.exists
-        return self._store.journal.has_grown(self._position)
+        return self._store.journal.has_grown(self._position) or bool(self._moved())
+
+    def _moved(self) -> dict[str, int]:
+        """Return the folders of bundles in which files may be new or gone, as `Store.folders` does."""
+        return dict(self._store.folders().items() - self._folders.items())
 
     def _changed_sources(self) -> Iterator[tuple[SourceBundle, object]]:
         for source in self._store.sources.values():
@@ -174,6 +181,14 @@ class Listing:
                 self._apply(change)
             if any(change.file is None for change in changes):
                 self._read_bundles()
+        # What a person puts there or removes has no line in the journal.
+        self._folders |= (moved := self._moved())
+        if moved.keys() - self.bundles.keys():
+            self._read_bundles()
+        known = {key for key in self._tools if key[0] in moved}
+        there = {(one, file) for one in moved.keys() & self.bundles.keys() for file in self._store.files(one)}
+        for key in known ^ there:
+            self._put(key, self._read(*key))
         if before is None or before.journal != self._position.journal:
             self._unsaved = len(self._tools)
             self.save_if_worth()
@@ -202,7 +217,9 @@ class Listing:
             own = [tool for tool in self._ordered if tool.bundle not in self._store.sources]
             with suppress(StateUnavailable):
                 make_folder(self._snapshot.parent)
-            write_derived(self._snapshot, msgspec.msgpack.encode(_Snapshot(*self._position, own)))
+            write_derived(
+                self._snapshot, msgspec.msgpack.encode(_Snapshot(*self._position, own, self._folders))
+            )
             self._unsaved = 0
 
     def __len__(self) -> int:
@@ -351,7 +368,7 @@ class Listing:
                 stored = msgspec.msgpack.decode(file.read(), type=_Snapshot)
         except (OSError, ValueError, RecursionError, AssertionError):
             return
-        self._position = Position(stored.journal, stored.offset)
+        self._position, self._folders = Position(stored.journal, stored.offset), stored.folders
         self._set([*stored.tools, *self._of_sources()])
         self._read_bundles()
 

@@ -421,6 +421,10 @@ class Store:
             for bundle_id, file in files:
                 self.journal.add(bundle_id, file)
 
+    def folders(self) -> dict[str, int]:
+        """Return, by bundle, a number that changes with the names in its folder and in that of its tools."""
+        return {one.name: mark_of(f"{one}") + mark_of(f"{one}/tools") for one in visible(self._folder)}
+
     def files(self, bundle_id: str) -> list[str]:
         """Return the names of the files of a bundle's tools."""
         with suppress(FileNotFoundError):

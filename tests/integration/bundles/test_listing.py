@@ -241,6 +241,27 @@ def test_a_bundle_that_was_copied_by_hand_with_a_new_id_in_each_record_is_listed
     in_step(store, listing)
 
 
+def test_a_file_that_is_put_there_or_removed_by_hand_is_seen_without_a_restart(
+    store: Store, bundle: str, tmp_path: Path
+) -> None:
+    listing = Listing(store, None)
+    listing.refresh()
+    other = new_id()
+    store.put_bundle(other, BundleBody(slug="other", display_name="x"))
+    made = store.put_tool(other, "by-hand", "1", TOOL)
+    (file,) = (tmp_path / f"bundles/{other}/tools").iterdir()
+    text = file.read_text().replace(other, bundle).replace(made.id, new_id())
+    listing.refresh()
+    assert not any(listing.is_behind for _ in range(2))
+    copy = tmp_path / f"bundles/{bundle}/tools" / file.name
+    copy.write_text(text)
+    listing.refresh()
+    assert listing.find(bundle, "by-hand", "1")
+    copy.unlink()
+    listing.refresh()
+    assert (listing.find(bundle, "by-hand", "1"), listing.is_behind) == (None, False)
+
+
 def test_a_line_that_a_full_disk_cut_off_hides_no_later_one(
     store: Store, bundle: str, tmp_path: Path
 ) -> None:
