@@ -20,6 +20,7 @@ from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import click
 
@@ -30,7 +31,7 @@ from toolcrib import errors
 from toolcrib.cli.examples import examples_of
 from toolcrib.cli.group import COMMANDS, toolcrib
 from toolcrib.cli.options import project_options
-from toolcrib.manifest import KINDS, Dialect, Kind, tool_schema
+from toolcrib.manifest import DIALECTS, KINDS, Dialect, Kind, tool_schema
 from toolcrib.project import Config
 from toolcrib.serve.http import Route, errors_of
 from toolcrib.serve.rest import ROUTES, openapi
@@ -449,9 +450,11 @@ PARTS: dict[str, Callable[[], Iterator[str]]] = {
 }
 
 
-def renewed(text: str) -> str:
-    """Return a page with its generated parts as they should be."""
-    return PART.sub(lambda found: f"{found[1]}\n{chr(10).join(PARTS[found[2]]())}\n\n{found[3]}", text)
+def renewed(page: Path) -> str:
+    """Return the text of a page with its generated parts as they should be, without installed packages."""
+    text = page.read_text(encoding="utf-8")
+    with patch.dict(vars(KINDS), _installed={}), patch.dict(vars(DIALECTS), _installed={}):
+        return PART.sub(lambda found: f"{found[1]}\n{chr(10).join(PARTS[found[2]]())}\n\n{found[3]}", text)
 
 
 def pages() -> list[Path]:
@@ -461,7 +464,7 @@ def pages() -> list[Path]:
 
 def outdated() -> list[Path]:
     """List the pages whose generated parts differ from the code."""
-    return [page for page in pages() if renewed(text := page.read_text(encoding="utf-8")) != text]
+    return [page for page in pages() if renewed(page) != page.read_text(encoding="utf-8")]
 
 
 def main(arguments: list[str]) -> int:
@@ -472,7 +475,7 @@ def main(arguments: list[str]) -> int:
     found = outdated()
     for page in found:
         if arguments != ["--check"]:
-            page.write_text(renewed(page.read_text(encoding="utf-8")), encoding="utf-8")
+            page.write_text(renewed(page), encoding="utf-8")
     status = "out of date; run `make docs`" if arguments == ["--check"] else "written"
     for page in found:
         print(f"{page.relative_to(ROOT)}: {status}")

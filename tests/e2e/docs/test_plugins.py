@@ -166,6 +166,7 @@ def test_its_record_writes_its_part_of_the_documentation(crib: Crib, installed: 
     assert "| `greeting` | in the process of Toolcrib | its own code: it only writes a text |" in printed
     assert "### greeting" in printed
     assert "| `exec.greeting.loud` | true or false | `false` | In capital letters. |" in printed
+    python(crib, installed, str(ROOT / "scripts" / "make_docs.py"), "--check")  # Toolcrib's pages lack it.
 
 
 def test_without_the_package_the_kind_is_an_error(crib: Crib, tmp_path: Path) -> None:
