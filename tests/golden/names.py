@@ -15,6 +15,7 @@ import toolcrib
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+MISSING = "is not there"
 INLINE = re.compile(r"`(toolcrib(?:\.\w+)+)")
 
 
@@ -65,7 +66,7 @@ def sheet(path: str) -> Any:
     """Tell what a caller can rely on of what an import path leads to."""
     value = found(path)
     if value is None:
-        return "is not there"
+        return MISSING
     if inspect.ismodule(value):
         return "module"
     if inspect.isclass(value):
