@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from toolcrib.errors import PermissionDenied, ToolUnavailable
-from toolcrib.executors.trace.denials import of_exception, of_interpreter
+from toolcrib.executors.trace.denials import of_exception, of_interpreter, of_text
 from toolcrib.executors.workspace.workspace import Workspace
 from toolcrib.sandbox import Completed, Confinement
 from toolcrib.spec import Permissions, PythonExec, Source, Tool
@@ -72,6 +72,8 @@ def ground(tmp_path: Path) -> Ground:
         (errno.EROFS, "data/in", "write", "data/in"),
         (errno.EROFS, "data/new", "write", "data"),
         (errno.EROFS, "new", "write", "."),
+        (errno.EACCES, "new", "write", "."),  # Landlock alone refuses so.
+        (errno.EACCES, "data/new", "write", "data"),
         (errno.EROFS, ".git/index.lock", "write", ".git"),
         (errno.EROFS, ".toolcrib/scratch/x", "write", ".toolcrib/scratch"),
         (errno.EROFS, "/srv/new", "write", "/srv/new"),
@@ -93,12 +95,31 @@ def test_a_refused_path_names_the_permission_and_its_line(
 def test_other_failures_are_not_explained_by_permissions(ground: Ground) -> None:
     causes = [
         (errno.ENOENT, "gone"), (errno.ENOENT, "conf/new"), (errno.ENOENT, "data/gone"),
-        (errno.EACCES, "data/in"), (errno.EISDIR, "file"), (errno.EROFS, "/usr/lib/x"),
+        (errno.EACCES, "data/in"), (errno.EACCES, "gone/new"), (errno.EISDIR, "file"),
+        (errno.EROFS, "/usr/lib/x"),
         (errno.ENOENT, "/usr/gone"), (errno.ENOENT, "/tmp/gone"), (errno.EACCES, "/proc/1/environ"),
     ]  # fmt: skip
     hostile = [("2", "file"), (2, ["file"]), (2, "a\0b"), (2, "\ud800"), (30, "n" * 5_000), (None, None)]
     for number, filename in (*causes, *hostile):
         assert ground.raised(number, filename) is None, (number, filename)
+
+
+@pytest.mark.parametrize(
+    ("said", "access"),
+    [
+        ("sh: 1: cannot create new: Permission denied", "write"),
+        ("touch: cannot touch 'new': Permission denied", "write"),
+        ("mkdir: cannot create directory \u2018new\u2019: Permission denied", "write"),
+        ("cat: new: No such file or directory", None),
+        ("tool: bad new: Permission denied", None),  # It does not say that it was a file, or to be made.
+        ("cat: file: Permission denied", "read"),
+    ],
+)
+def test_the_words_of_a_command_prove_what_it_was_refused(
+    ground: Ground, said: str, access: str | None
+) -> None:
+    error = of_text(ground.workspace, ground.tool, ground.job, said, said, {})
+    assert (error and error.details["access"]) == access
 
 
 def test_a_grant_is_named_by_the_links_that_lead_to_it(ground: Ground) -> None:

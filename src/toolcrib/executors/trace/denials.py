@@ -51,7 +51,10 @@ def of_exception(
     path, number = (cause.get("filename"), cause.get("errno")) if isinstance(cause, Mapping) else (None, None)
     if not isinstance(path, str) or not isinstance(number, int):
         return of_text(workspace, tool, job, reason, reason, error_facts(done))
-    denial = denial_of(Reach.of(workspace, tool, job), path, number)
+    reach = Reach.of(workspace, tool, job)
+    # Landlock alone refuses a new file so. Where it could be made without the sandbox, nothing else does.
+    number = errno.EROFS if number == errno.EACCES and nameable(path) and reach.may_make(path) else number
+    denial = denial_of(reach, path, number)
     return denial and _error(workspace, tool, denial, reason, error_facts(done))
 
 

@@ -94,6 +94,12 @@ class Reach:
         """Return True if a path lies in the project."""
         return within(path, self.root, self.home)
 
+    def may_make(self, path: str) -> bool:
+        """Return True if nothing is at a path in the project, and this user could make something there."""
+        place = self.place(path)
+        new = self.in_project(place) and not os.path.lexists(place)
+        return new and os.access(parent(place), os.W_OK | os.X_OK)
+
     def of_system(self, path: str) -> bool:
         """Return True for programs and libraries of this machine, which every tool sees."""
         return within(path, *BASE, *BASE_ETC) or within(self.place(path), *BASE, *BASE_ETC)

@@ -12,8 +12,10 @@ from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 READ_ONLY = re.compile(r"EROFS|read-only file ?system|unable to open database", re.IGNORECASE)
-_NO_FOLDER = re.compile(r"cannot create .*: directory nonexistent", re.IGNORECASE)
-"""The words of dash for a file to be written in a folder that is hidden, or missing."""
+_NOT_MADE = re.compile(
+    r"cannot create .*: directory nonexistent|cannot (?:create|touch) .*: permission denied", re.IGNORECASE
+)
+"""The words for a file that is not made: in a folder that is hidden or missing, or at level landlock."""
 _ABSENT = re.compile(r"EACCES|EPERM|ENOENT|permission denied|not permitted|no such file", re.IGNORECASE)
 _OFFLINE = re.compile(
     r"resolve host|name resolution|name or service not known|bad hostname|getaddrinfo|EAI_AGAIN|\bENOTFOUND"
@@ -35,7 +37,7 @@ MOST = 50
 def refused_paths(text: str) -> Iterator[tuple[str, int]]:
     """Yield each path that a text may name as refused, and the number of the error; the last line first."""
     for line in reversed(text.splitlines()[-MOST:]):
-        is_written = READ_ONLY.search(line) or _NO_FOLDER.search(line)
+        is_written = READ_ONLY.search(line) or _NOT_MADE.search(line)
         number = errno.EROFS if is_written else errno.EACCES
         if is_written or _ABSENT.search(line):
             yield from ((path, number) for path in dict.fromkeys(_candidates(line)))
