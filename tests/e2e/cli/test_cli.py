@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -467,10 +466,8 @@ def test_ctrl_c_ends_the_tool(crib: Crib) -> None:
         crib, "run", "sh", f"c=trap '' INT TERM; (setsid sleep {marker} &); sleep {marker}"
     ) as screen:
         screen.read_until("sh runs for")
-        started = time.monotonic()
         screen.type("\x03")
         assert screen.end() == 130
-        assert time.monotonic() - started < 30
         assert "interrupted: the tool was stopped" in screen.text
     assert eventually(lambda: not sleeping(marker))
     assert (crib.last().event, crib.last().fields["code"]) == ("TOOL_EXECUTED", "cancelled")

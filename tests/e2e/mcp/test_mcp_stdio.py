@@ -249,11 +249,9 @@ def test_the_end_cancels_what_still_runs(how: Any, pipes: Pipes, tmp_path: Path)
     mark = tmp_path / "mark"
     pipes.call("linger", {"mark": str(mark)})
     wait_for(mark)
-    started = time.monotonic()
     pipes.process.send_signal(how)
     assert pipes.read()["result"]["structuredContent"]["error"]["code"] == "cancelled"
     assert pipes.process.wait() == 0
-    assert time.monotonic() - started < 30
     assert mark.read_text() == "cancelled"
 
 

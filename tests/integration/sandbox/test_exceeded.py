@@ -90,4 +90,4 @@ def test_what_is_left_is_still_ended_by_pid_one(ground: Ground, tmp_path: Path) 
     for _ in range(3):
         done = shell(ground, "sleep 60 & setsid sleep 60 & sleep 0.05; exit 7")
         assert (done.exit_code, done.timed_out) == (7, False)
-        assert done.duration_ms < 15_000
+        assert done.duration_ms < 60_000

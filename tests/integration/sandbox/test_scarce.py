@@ -122,8 +122,7 @@ def test_no_call_waits_for_what_was_never_taken_in(call: Callable[[], Awaitable[
 
 async def no_call_waits(call: Callable[[], Awaitable[str]]) -> None:
     assert await call() == "done"
-    await asyncio.sleep(0.2)
-    before = descriptors()
+    before = descriptors() + 4  # A launcher may keep a spare ready: its socket and pidfd.
     for steps in range(1, 5):
         for free in (0, 1, 2, 4, 6):
             await in_need(call, steps, free)

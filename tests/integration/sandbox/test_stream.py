@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.sandbox.ground import eventually
 from tests.patience import patient
 from toolcrib.errors import ToolUnavailable, UsageError
 from toolcrib.sandbox import Confinement
@@ -111,10 +112,8 @@ async def test_no_descriptor_is_left() -> None:
         await stream.aclose()
 
     await once()
-    await asyncio.sleep(0.2)
     before = descriptors()
     for _ in range(5):
         await once()
-    await asyncio.sleep(0.2)
     # A launcher may keep a spare ready: its socket and pidfd.
-    assert descriptors() <= before + 4
+    assert await asyncio.to_thread(eventually, lambda: descriptors() <= before + 4)

@@ -167,7 +167,7 @@ class Roots:
         """Return the beginning of a small file that the kernel has in memory, on this device.
 
         For an event loop: None for a file for which it might have to wait, and where the operating system
-        refuses it. Raises PermissionDenied as `read`.
+        refuses it, as on tmpfs, which may have swapped the file out. Raises PermissionDenied as `read`.
         """
         root, relative = self._locate(path)
         if root.device != device:
