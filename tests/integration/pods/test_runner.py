@@ -196,7 +196,7 @@ def test_a_runner_that_is_killed_goes_on_and_its_command_runs_once(folders: Fold
     ipc, workspace = folders.ipc, Path(folders.workspace)
     where = ["--ipc", ipc, "--workspace", str(workspace), "--skills", folders.skills]
     sidecar = Forked([PROGRAM, "sidecar", *where[:4]])
-    command = "echo ran >> log; while [ ! -e go ]; do sleep 0.05; done; echo end"
+    command = "echo ran >> log; while [ ! -e go ]; do sleep 0.05; done; echo end; yes | head -c 2000000 >&2"
     environment = _environment(folders, [("execute_command", {"command": command})])
     argv = [PROGRAM, "pod-run", *where, "--state", folders.state]
     first = Forked(argv, env=environment)
@@ -209,7 +209,11 @@ def test_a_runner_that_is_killed_goes_on_and_its_command_runs_once(folders: Fold
     sidecar.wait()
     assert (done.returncode, done.stdout) == (0, b"All is done.\n"), done.stderr
     assert (workspace / "log").read_text() == "ran\n"
-    assert shown(folders)["execute_command"] == "end\n"
+    (file,) = (workspace / ".outputs").iterdir()
+    assert shown(folders)["execute_command"] == (
+        "end\n\nSTDERR: toolcrib: standard error is cut: 20,000 of 2,000,000 bytes are here;"
+        f" all of it is in /workspace/.outputs/{file.name}\n" + "y\n" * 10_000
+    )
 
 
 @pytest.mark.usefixtures("kernel")
