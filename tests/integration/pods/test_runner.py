@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -261,7 +262,7 @@ def test_pod_up_prints_the_answer(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("kernel")
-def test_a_signal_ends_all_processes_of_pod_up_and_the_run_continues(tmp_path: Path) -> None:
+def test_a_signal_even_kill_ends_all_processes_of_pod_up_and_the_run_continues(tmp_path: Path) -> None:
     workspace = tmp_path / "workspace"
     workspace.mkdir()
     steps = script(
@@ -272,14 +273,22 @@ def test_a_signal_ends_all_processes_of_pod_up_and_the_run_continues(tmp_path: P
     (tmp_path / "run.yaml").write_text(json.dumps(document))
     environment = {**os.environ, "TOOLCRIB_DATA": str(tmp_path / "data")}
     words = ["pod", "up", "run.yaml", "--workspace", str(workspace)]
-    process = Forked([PROGRAM, *words], cwd=tmp_path, env=environment)
-    wait_for((workspace / "log").exists, "the command", 60)
-    process.terminate()
-    assert process.wait() == 130
-    folder = os.fsencode(tmp_path / "data/pods")
-    for one in Path("/proc").glob("[0-9]*/cmdline"):
-        with suppress(OSError):  # It has ended since.
-            assert folder not in one.read_bytes()
+    for end, code in ((signal.SIGTERM, 130), (signal.SIGKILL, -signal.SIGKILL)):
+        process = Forked([PROGRAM, *words], cwd=tmp_path, env=environment)
+        wait_for((workspace / "log").exists, "the command", 60)
+        process.send_signal(end)
+        assert process.wait() == code
+        wait_for(lambda: not _processes(tmp_path), "their end")
+        (workspace / "log").unlink()
     (workspace / "go").touch()
     done = run(words, tmp_path, environment)
     assert (done.returncode, done.stdout) == (0, b"All is done.\n"), done.stderr
+
+
+def _processes(folder: Path) -> list[bytes]:
+    """Return the command lines of the processes that a pod in this folder has started."""
+    found = []
+    for one in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # It has ended since.
+            found.append(one.read_bytes())
+    return [line for line in found if os.fsencode(folder / "data/pods") in line]
