@@ -72,7 +72,7 @@ def command_tools(box: Box, ipc: str) -> Toolset:
         )
     roots = [RootFolder("workspace", workspace, True), *(RootFolder(path, path) for path in box.read)]
     settings = BuiltinSettings(tuple(roots))
-    lowest = LowestLevel(box.minimum, "to allow it, start the sidecar with --sandbox-minimum landlock")
+    lowest = LowestLevel(box.minimum, "To allow it, start the sidecar with --sandbox-minimum landlock.")
     kind = _OwnedWorkspace if box.owned else Workspace
     files = kind(workspace, f"{workspace}/.toolcrib", lowest=lowest)
 
