@@ -77,13 +77,14 @@ class Bus:
         file with the authority of the server's certificate, `NATS_CERT` and `NATS_KEY` are the client's.
         """
         try:
-            import nats
+            from nats.aio.client import Client
         except ImportError:
             raise UnavailableError("nats-py is not installed", hint=install_hint("pods")) from None
 
         def log(what: str) -> Callable[..., Awaitable[None]]:
             async def note(*error: object) -> None:
-                _log.warning("NATS: %s", " ".join([what, *map(str, error)]))
+                if not client.is_closed:  # By us.
+                    _log.warning("NATS: %s", " ".join([what, *map(str, error)]))
 
             return note
 
@@ -95,12 +96,13 @@ class Bus:
             "user_credentials": environment.get("NATS_CREDS"),
             "tls": _tls(environment),
             "name": "toolcrib",
+            "reconnect_time_wait": _PAUSE_S,
         }
         await _reached(options)
-        client = await nats.connect(
+        client = Client()
+        await client.connect(
             **options,
             max_reconnect_attempts=-1,
-            reconnect_time_wait=_PAUSE_S,
             error_cb=log("error:"),
             disconnected_cb=log("disconnected"),
             reconnected_cb=log("connected again"),

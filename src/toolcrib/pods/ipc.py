@@ -34,8 +34,8 @@ _ATTEMPTS = 3
 """Servers that may die of one request."""
 REJECTED = ".rejected"
 """The folder for requests that cannot be served, of protocols without results."""
-MAX_RESULT = 100 << 20
-"""Bytes of a result. One of our sidecar has two streams of 8 MiB, whose bytes take up to six each in JSON."""
+MAX_RESULT = 32 << 20
+"""Bytes of a result. One of our sidecar has two streams of 1 MiB, whose bytes take up to six each in JSON."""
 
 
 class Server(Generic[Q, R]):
@@ -99,7 +99,8 @@ class Server(Generic[Q, R]):
         if self._tasks.get(id) is task:
             del self._tasks[id]
         if not task.cancelled() and (error := task.exception()) is not None:
-            _log.warning("request %s is tried again: %s", shown(id), error, exc_info=error)
+            info = None if isinstance(error, OSError) else error
+            _log.warning("request %s is tried again: %s", shown(id), error, exc_info=info)
 
     def _look(self) -> None:
         self._sweep(stamps := self._spool.stamps())
@@ -183,10 +184,20 @@ class Server(Generic[Q, R]):
             said = f"{error.message}. {error.hint}" if error.hint else error.message
             result = protocol.refuse(shown(id), said)
         if result_name is not None:
-            spool.write(result_name, msgspec.json.encode(result))
+            await self._write(result_name, msgspec.json.encode(result))
         claim.done()
         if result_name is None:
             spool.remove(name)
+
+    async def _write(self, name: str, data: bytes) -> None:
+        """Write a result. While the disk is full it waits: the command must not run again for that."""
+        while True:
+            try:
+                self._spool.write(name, data)
+                return
+            except OSError as error:
+                _log.warning("%s cannot be written, and is tried again: %s", name, error.strerror)
+                await asyncio.sleep(_AGAIN_S)
 
     async def _result(self, id: str, name: str, request: Q) -> R | None:
         """Return what the handler returns. Where no result can report an error, wait until it is over."""

@@ -17,19 +17,18 @@ from toolcrib.core.bound import BoundTool
 from toolcrib.core.toolset import Toolset
 from toolcrib.errors import UsageError
 from toolcrib.executors.directory import host_of
-from toolcrib.executors.output import decoded, facts
+from toolcrib.executors.output import facts
 from toolcrib.executors.workspace.workspace import LowestLevel, Workspace
-from toolcrib.pods.ipc import Server
+from toolcrib.pods.ipc import Server, shown
+from toolcrib.pods.outputs import Outputs
 from toolcrib.pods.protocol import EXEC, WORKSPACE, ExecRequest, ExecResult
 from toolcrib.pods.spool import Spool
 from toolcrib.sandbox import Confinement, Warmth, configure
 from toolcrib.sandbox.files.paths import within
-from toolcrib.spec import CallContext, Level, Limits, Network, Outcome, Permissions
+from toolcrib.spec import CallContext, Level, Network, Outcome, Permissions
 from toolcrib.spec.record import record
 
 _IN_POD = os.path.lexists(WORKSPACE)
-_MAX_OUTPUT = 8 << 20
-"""Bytes kept of each output stream."""
 _TIMED_OUT = 124
 """The exit code of a command that was ended at its limit, as timeout(1) has it."""
 _LONG_S = 30 * 86_400.0
@@ -73,7 +72,7 @@ def command_tools(box: Box, ipc: str) -> Toolset:
         )
     roots = [RootFolder("workspace", workspace, True), *(RootFolder(path, path) for path in box.read)]
     settings = BuiltinSettings(tuple(roots))
-    lowest = LowestLevel(box.minimum, "to allow it, start the sidecar with --sandbox-minimum landlock")
+    lowest = LowestLevel(box.minimum, "To allow it, start the sidecar with --sandbox-minimum landlock.")
     kind = _OwnedWorkspace if box.owned else Workspace
     files = kind(workspace, f"{workspace}/.toolcrib", lowest=lowest)
 
@@ -84,6 +83,7 @@ def command_tools(box: Box, ipc: str) -> Toolset:
         name=_NAME,
         description="Run a program with its arguments.",
         properties={
+            "id": string("The request."),
             "argv": {"type": "array", "items": {"type": "string"}, "minItems": 1},
             "workdir": string("The working folder."),
             "timeout": {"type": "number"},
@@ -92,7 +92,6 @@ def command_tools(box: Box, ipc: str) -> Toolset:
         run=_execute,
         permissions=permissions,
         runs_shell=True,
-        limits=Limits(output_bytes=_MAX_OUTPUT),
         grace_s=1.0,
     )
     tools = Toolset()
@@ -103,26 +102,32 @@ def command_tools(box: Box, ipc: str) -> Toolset:
 
 
 async def _execute(
-    site: Site, ctx: CallContext, argv: list[str], workdir: str, timeout: float, stdin: str
+    site: Site, ctx: CallContext, id: str, argv: list[str], workdir: str, timeout: float, stdin: str
 ) -> Outcome:
     """Run a command and return the fields of its result, however it ended."""
     home = site.settings.roots[0].path
     # Where the folder is elsewhere, commands find it by its name in a pod too.
     links = () if _IN_POD else ((WORKSPACE, home),)
-    ran = await run_confined(
-        site, ctx, tuple(argv), _inside(workdir, home), timeout, stdin=stdin.encode(), links=links
-    )
-    done, notes = ran.done, list(ran.warnings)
-    stdout = _text(done.stdout, done.stdout_total, "the output", notes)
-    stderr = _text(done.stderr, done.stderr_total, "standard error", notes)
-    if notes:
-        # In the one stream of the result that is for people.
-        stderr += ("" if stderr[-1:] in ("", "\n") else "\n") + "".join(f"toolcrib: {one}\n" for one in notes)
+    with Outputs(home, id) as outputs:
+        ran = await run_confined(
+            site,
+            ctx,
+            tuple(argv),
+            _inside(workdir, home),
+            timeout,
+            stdin=stdin.encode(),
+            links=links,
+            on_long=outputs.take,
+        )
+        done, notes = ran.done, list(ran.warnings)
+        stdout = outputs.text("stdout", done.stdout, done.stdout_total, notes)
+        stderr = outputs.text("stderr", done.stderr, done.stderr_total, notes)
     code = done.exit_code if done.signal is None else 128 + done.signal
     value = {
         "exit_code": _TIMED_OUT if done.timed_out else code,
         "stdout": stdout,
-        "stderr": stderr,
+        # In the one stream of the result that is for people, where no cut takes them away.
+        "stderr": "".join(f"toolcrib: {note}\n" for note in notes) + stderr,
         "timed_out": done.timed_out,
     }
     return Outcome(value, (), facts(done))
@@ -132,15 +137,6 @@ def _inside(workdir: str, home: str) -> str:
     """Return a working folder by its real name."""
     is_inside = workdir == WORKSPACE or workdir.startswith(f"{WORKSPACE}/")
     return home + workdir[len(WORKSPACE) :] if is_inside else workdir or home
-
-
-def _text(kept: bytes, total: int, name: str, notes: list[str]) -> str:
-    if total > len(kept):
-        notes.append(
-            f"{name} is cut: {len(kept):,} of {total:,} bytes are here; to keep all, write it to a file"
-        )
-    text = decoded(kept, notes, name)
-    return kept.decode(errors="replace") if text is None else text
 
 
 async def serve_sidecar(
@@ -159,7 +155,9 @@ async def serve_sidecar(
     configure(Warmth(idle_s=_LONG_S, spare_idle_s=_LONG_S, spares=concurrency, spares_each=concurrency))
 
     async def execute(id: str, request: ExecRequest) -> ExecResult:
+        id = shown(id)
         arguments: dict[str, Any] = {
+            "id": id,
             "argv": request.line,
             "workdir": request.work_dir,
             "timeout": request.seconds,

@@ -72,7 +72,7 @@ class Spool:
             self.fd = os.open(self.path, flags)
         except OSError as error:
             raise StateUnavailable(
-                f"{self.path} cannot be used for requests: {error.strerror}",
+                f"{self.path} cannot be used: {error.strerror}",
                 hint="Give this user the right to write there; a link is not followed.",
                 details={"path": str(self.path)},
             ) from None
@@ -85,8 +85,12 @@ class Spool:
     def write(self, name: str, data: bytes, *, first: bool = False) -> bool:
         """Put a whole file there; with `first` only if there is none, which returns False otherwise."""
         part = PART + secrets.token_hex(8)
-        with os.fdopen(self._open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
-            file.write(data)
+        try:
+            with os.fdopen(self.create(part), "wb") as file:
+                file.write(data)
+        except OSError:
+            self.remove(part)
+            raise
         if not first:
             os.rename(part, name, src_dir_fd=self.fd, dst_dir_fd=self.fd)
             return True
@@ -97,6 +101,10 @@ class Spool:
         finally:
             self.remove(part)
         return True
+
+    def create(self, name: str) -> int:
+        """Return the descriptor of a new file, open for writing. Raises OSError if there is one."""
+        return self._open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
 
     def read(self, name: str, limit: int) -> tuple[bytes, Stamp] | None:
         """Return a file and its state; None if there is none. Raises Refused for what is no such file."""

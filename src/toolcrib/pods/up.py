@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from toolcrib.errors import NotFoundError, UnavailableError
+from toolcrib.executors.mcp.process.unconfined import dying_with_us
 from toolcrib.manifest import failure, load, read
 from toolcrib.pods.operator.resources import AgentRunSpec, InstanceSpec, environment
 from toolcrib.pods.protocol import EXEC, MESSAGES, OUTPUT, AgentResult
@@ -129,7 +130,8 @@ class LocalPod:
         """Run a program, which is ended when the block is left. Its log is a file."""
         with self._log(name).open("wb") as log:
             process = await asyncio.create_subprocess_exec(
-                *words,
+                # Killed, it could not end them.
+                *dying_with_us(words[0], *words),
                 env={**os.environ, **variables},
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,

@@ -113,7 +113,7 @@ def private_folders(vault: Vault) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*map(os.path.realpath, folders), *folders)))
 
 
-_ALLOW = "if that is not possible, sandbox.minimum in the project's settings allows a weaker level"
+_ALLOW = "If that is not possible, sandbox.minimum in the project's settings allows a weaker level."
 
 
 @record
@@ -155,5 +155,5 @@ def sandbox_level_of(config: Config, trusted: bool = False) -> SandboxLevel:
     if trusted:
         return SandboxLevel(asked)
     return SandboxLevel(
-        advice=f"the project's sandbox.minimum: {asked} has no effect until you run `toolcrib trust`"
+        advice=f"The project's sandbox.minimum: {asked} has no effect until you run `toolcrib trust`."
     )

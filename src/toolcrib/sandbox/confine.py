@@ -52,7 +52,7 @@ def explained(job: Confinement, error: SandboxUnavailable) -> SandboxUnavailable
     if job.minimum != "full" and "level" not in error.details:
         forget()
     if job.advice:
-        error.hint = f"{error.hint}; {job.advice}" if error.hint else job.advice
+        error.hint = f"{error.hint} {job.advice}" if error.hint else job.advice
     return error
 
 

@@ -86,7 +86,7 @@ class Confinement:
     timeout_ms: int = 300_000
     """Wall clock of the whole call in milliseconds, set-up included."""
     output_limit: int = MIB
-    """Bytes kept of each output stream; the rest is read, counted and discarded."""
+    """Bytes kept of each output stream; the rest is read, counted and given to `on_long`, or discarded."""
     result_limit: int = 0
     """Above 0, descriptor 3 is a pipe; this many of its first bytes are returned as `Completed.result`."""
     good: bytes = b""
@@ -116,6 +116,9 @@ class Confinement:
     """Set if `argv` starts a Python script of ours: the same for an interpreter that runs already."""
     on_output: Callable[[bytes], None] | None = None
     """Called on the event loop with what is read of standard output, as far as it is kept; must not fail."""
+    on_long: Callable[[str, bytes], bool] | None = None
+    """Called on the event loop with `stdout` or `stderr` and all bytes of one that is longer than
+    `output_limit`, in parts from the first on until it returns False; must not fail."""
     watch: Callable[[Seen], None] | None = None
     """Called on the event loop with each path and network address that the command is about to use, while it
     waits; must not fail. Such a command is slower, and never uses a spare."""

@@ -7,7 +7,8 @@ import os
 
 from toolcrib.errors import SandboxUnavailable, ToolcribError
 from toolcrib.sandbox.confine import checked_level, explained
-from toolcrib.sandbox.host.runner import CHUNK, CommandRun, NeverStarted
+from toolcrib.sandbox.host.pipe import CHUNK
+from toolcrib.sandbox.host.runner import CommandRun, NeverStarted
 from toolcrib.sandbox.job import Confinement
 from toolcrib.sandbox.kernel.signals import signal_name
 from toolcrib.spec import Level

@@ -149,6 +149,18 @@ async def test_a_server_that_is_killed_loses_nothing_and_repeats_nothing(nats: N
         assert texts(service) == [str(number) for number in range(60)]
 
 
+async def test_a_connection_that_is_closed_is_not_reported_as_lost(
+    nats: NatsProcess, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with connected(nats):
+        await asyncio.to_thread(nats.stop)
+        await until(lambda: "NATS: disconnected" in caplog.messages, "the word of it")
+        await asyncio.to_thread(nats.start)
+        await until(lambda: caplog.messages[-1] == "NATS: connected again", "the connection")
+        caplog.clear()
+    assert caplog.messages == []
+
+
 async def test_what_allowed_people_write_is_published_once(nats: NatsProcess) -> None:
     def update(number: int, person: int, text: str) -> dict[str, Any]:
         return {"update_id": number, "message": {"chat": {"id": 42}, "from": {"id": person}, "text": text}}

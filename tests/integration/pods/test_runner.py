@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -196,7 +197,7 @@ def test_a_runner_that_is_killed_goes_on_and_its_command_runs_once(folders: Fold
     ipc, workspace = folders.ipc, Path(folders.workspace)
     where = ["--ipc", ipc, "--workspace", str(workspace), "--skills", folders.skills]
     sidecar = Forked([PROGRAM, "sidecar", *where[:4]])
-    command = "echo ran >> log; while [ ! -e go ]; do sleep 0.05; done; echo end"
+    command = "echo ran >> log; while [ ! -e go ]; do sleep 0.05; done; echo end; yes | head -c 2000000 >&2"
     environment = _environment(folders, [("execute_command", {"command": command})])
     argv = [PROGRAM, "pod-run", *where, "--state", folders.state]
     first = Forked(argv, env=environment)
@@ -209,7 +210,11 @@ def test_a_runner_that_is_killed_goes_on_and_its_command_runs_once(folders: Fold
     sidecar.wait()
     assert (done.returncode, done.stdout) == (0, b"All is done.\n"), done.stderr
     assert (workspace / "log").read_text() == "ran\n"
-    assert shown(folders)["execute_command"] == "end\n"
+    (file,) = (workspace / ".outputs").iterdir()
+    assert shown(folders)["execute_command"] == (
+        "end\n\nSTDERR: toolcrib: standard error is cut: 20,000 of 2,000,000 bytes are here;"
+        f" all of it is in /workspace/.outputs/{file.name}\n" + "y\n" * 10_000
+    )
 
 
 @pytest.mark.usefixtures("kernel")
@@ -257,7 +262,7 @@ def test_pod_up_prints_the_answer(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("kernel")
-def test_a_signal_ends_all_processes_of_pod_up_and_the_run_continues(tmp_path: Path) -> None:
+def test_a_signal_even_kill_ends_all_processes_of_pod_up_and_the_run_continues(tmp_path: Path) -> None:
     workspace = tmp_path / "workspace"
     workspace.mkdir()
     steps = script(
@@ -268,14 +273,22 @@ def test_a_signal_ends_all_processes_of_pod_up_and_the_run_continues(tmp_path: P
     (tmp_path / "run.yaml").write_text(json.dumps(document))
     environment = {**os.environ, "TOOLCRIB_DATA": str(tmp_path / "data")}
     words = ["pod", "up", "run.yaml", "--workspace", str(workspace)]
-    process = Forked([PROGRAM, *words], cwd=tmp_path, env=environment)
-    wait_for((workspace / "log").exists, "the command", 60)
-    process.terminate()
-    assert process.wait() == 130
-    folder = os.fsencode(tmp_path / "data/pods")
-    for one in Path("/proc").glob("[0-9]*/cmdline"):
-        with suppress(OSError):  # It has ended since.
-            assert folder not in one.read_bytes()
+    for end, code in ((signal.SIGTERM, 130), (signal.SIGKILL, -signal.SIGKILL)):
+        process = Forked([PROGRAM, *words], cwd=tmp_path, env=environment)
+        wait_for((workspace / "log").exists, "the command", 60)
+        process.send_signal(end)
+        assert process.wait() == code
+        wait_for(lambda: not _processes(tmp_path), "their end")
+        (workspace / "log").unlink()
     (workspace / "go").touch()
     done = run(words, tmp_path, environment)
     assert (done.returncode, done.stdout) == (0, b"All is done.\n"), done.stderr
+
+
+def _processes(folder: Path) -> list[bytes]:
+    """Return the command lines of the processes that a pod in this folder has started."""
+    found = []
+    for one in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # It has ended since.
+            found.append(one.read_bytes())
+    return [line for line in found if os.fsencode(folder / "data/pods") in line]

@@ -14,7 +14,9 @@ from toolcrib.errors import (
     ToolUnavailable,
     UnavailableError,
 )
-from toolcrib.sandbox.host.failures import explain, why
+from toolcrib.sandbox.confine import explained
+from toolcrib.sandbox.host.failures import ANY_NAMESPACE, HINTS, SCARCE, explain, why
+from toolcrib.sandbox.job import Confinement
 
 
 @pytest.mark.parametrize(
@@ -56,3 +58,11 @@ def test_a_missing_mechanism_says_what_to_do(stage: str) -> None:
 def test_no_space_is_said_in_other_words_for_namespaces() -> None:
     assert "max_" in why("user namespace", errno.ENOSPC)
     assert "space" in why("tmpfs", errno.ENOSPC)
+
+
+def test_hints_are_sentences() -> None:
+    for hint in (*HINTS.values(), ANY_NAMESPACE, SCARCE):
+        assert hint[0].isupper(), hint
+        assert hint.endswith("."), hint
+    job = Confinement(argv=("true",), cwd="/", advice="Ask.")
+    assert explained(job, SandboxUnavailable("no", hint="Try.")).hint == "Try. Ask."

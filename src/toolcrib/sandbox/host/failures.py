@@ -17,29 +17,29 @@ from toolcrib.sandbox.files.paths import real_path
 
 HINTS = {
     "user namespace": (
-        "allow unprivileged user namespaces: sysctl user.max_user_namespaces above 0, "
+        "Allow unprivileged user namespaces: sysctl user.max_user_namespaces above 0, "
         "kernel.unprivileged_userns_clone=1, kernel.apparmor_restrict_unprivileged_userns=0; in a container "
-        "also a seccomp profile that permits unshare"
+        "also a seccomp profile that permits unshare."
     ),
-    "id maps": "give the container CAP_SETFCAP, or run as an ordinary user",
-    "loopback": "the kernel must let a new network namespace bring its loopback up (CAP_NET_ADMIN in it)",
-    "proc": "a container that masks parts of /proc forbids a new one: unmask it (procMount: Unmasked)",
-    "cgroup": "run as root, or in a control group that systemd delegates to you: "
-    "`systemd-run --user --scope toolcrib …`",
-    "landlock": "Linux 5.13 or newer is needed, with landlock among its security modules (lsm=landlock,…)",
-    "seccomp": "Linux 5.11 or newer is needed, on x86_64 or aarch64",
-    **{name: f"a container's seccomp profile must permit {name}" for name in ("prlimit64", "memfd_create")},
+    "id maps": "Give the container CAP_SETFCAP, or run as an ordinary user.",
+    "loopback": "The kernel must let a new network namespace bring its loopback up (CAP_NET_ADMIN in it).",
+    "proc": "A container that masks parts of /proc forbids a new one: unmask it (procMount: Unmasked).",
+    "cgroup": "Run as root, or in a control group that systemd delegates to you: "
+    "`systemd-run --user --scope toolcrib …`.",
+    "landlock": "Linux 5.13 or newer is needed, with landlock among its security modules (lsm=landlock,…).",
+    "seccomp": "Linux 5.11 or newer is needed, on x86_64 or aarch64.",
+    **{name: f"A container's seccomp profile must permit {name}." for name in ("prlimit64", "memfd_create")},
     **dict.fromkeys(
-        ("openat2", "open_tree", "mount_setattr", "descriptors"), "Linux 5.12 or newer is needed"
+        ("openat2", "open_tree", "mount_setattr", "descriptors"), "Linux 5.12 or newer is needed."
     ),
-    "control socket": "a tool may have tried to take its sandbox over: review it and its packages",
-    "watch": "seccomp's user notification is needed, and the right to read /proc/PID/mem of the command",
+    "control socket": "A tool may have tried to take its sandbox over: review it and its packages.",
+    "watch": "User notification of seccomp is needed, and the right to read /proc/PID/mem of the command.",
 }
 ANY_NAMESPACE = (
-    "run `toolcrib doctor`; in a container permit unshare and mount (seccomp, AppArmor), or run as an "
-    "ordinary user where user namespaces are allowed"
+    "Run `toolcrib doctor`; in a container permit unshare and mount (seccomp, AppArmor), or run as an "
+    "ordinary user where user namespaces are allowed."
 )
-SCARCE = "too many processes, open files or too little memory"
+SCARCE = "There are too many processes or open files, or too little memory."
 _SHORTAGES = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 
 

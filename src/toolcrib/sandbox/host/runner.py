@@ -19,6 +19,7 @@ import socket
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -28,6 +29,7 @@ from toolcrib.sandbox.host.enforcement import NETWORK_BY, machine, process_limit
 from toolcrib.sandbox.host.failures import explain, not_started, unavailable
 from toolcrib.sandbox.host.handle import SandboxHandle, Stamps, in_memory
 from toolcrib.sandbox.host.order import MADE_FROM, CommandOrder, new_order, refuses_sockets
+from toolcrib.sandbox.host.pipe import PipeReader
 from toolcrib.sandbox.host.pool import SandboxOrder, shared
 from toolcrib.sandbox.job import Completed, Confinement, Outlet
 from toolcrib.sandbox.kernel.cgroup import CgroupSlot
@@ -54,8 +56,6 @@ _turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKe
 BUSY_ERRORS = (errno.EAGAIN, errno.EPIPE, errno.ECONNRESET, errno.ETOOMANYREFS)
 """The launcher has too many orders, or has just ended; or this user has too many descriptors under way."""
 LIMIT_SIGNALS = (("cpu", signal.SIGXCPU), ("file_size", signal.SIGXFSZ))
-CHUNK = 65_536
-DISCARD = 1 << 20
 _orders: PathCache[CommandOrder] = PathCache()
 
 
@@ -102,73 +102,6 @@ def turns() -> asyncio.Semaphore:
 
 class NeverStarted(Exception):
     """The sandbox or its launcher was killed before the command started; nothing was run."""
-
-
-class PipeReader:
-    """One pipe read to its end inside the event loop; at most `limit` bytes are kept.
-
-    Past the limit the pipe is emptied by splice(2) into /dev/null, without copying a byte.
-    """
-
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        fd: int,
-        limit: int,
-        on_data: Callable[[], None] | None = None,
-        on_output: Callable[[bytes], None] | None = None,
-    ) -> None:
-        self.kept = bytearray()
-        self.total = 0
-        """Bytes read, kept or not."""
-        self.ended: asyncio.Future[None] = loop.create_future()
-        self._loop = loop
-        self._fd = fd
-        self._limit = limit
-        self._null = -1
-        self._on_data = on_data
-        self._on_output = on_output
-        os.set_blocking(fd, False)
-        loop.add_reader(fd, self._read)
-
-    def _read(self) -> None:
-        left = self._limit - len(self.kept)
-        try:
-            if left > 0:
-                data = os.read(self._fd, min(left, CHUNK))
-                self.kept += data
-                if self._on_output is not None and data:
-                    self._on_output(data)
-                count = len(data)
-            else:
-                count = self._discard()
-        except BlockingIOError:
-            return
-        except OSError:
-            count = 0
-        self.total += count
-        if count == 0:
-            self.close()
-        if self._on_data is not None:
-            self._on_data()
-
-    def _discard(self) -> int:
-        if self._null < 0:
-            self._null = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
-        # Pages are moved, not copied: a command that floods its output costs the server next to nothing.
-        return os.splice(self._fd, self._null, DISCARD)
-
-    def close(self) -> None:
-        """Stop reading; what was read until now stays."""
-        if self._fd < 0:
-            return
-        self._loop.remove_reader(self._fd)
-        for fd in (self._fd, self._null):
-            if fd >= 0:
-                os.close(fd)
-        self._fd = self._null = -1
-        if not self.ended.done():
-            self.ended.set_result(None)
 
 
 class SandboxRun:
@@ -417,16 +350,11 @@ class SandboxRun:
         if action is not None:
             self.loop.add_reader(fd, action)
 
-    def read(
-        self,
-        name: str,
-        limit: int,
-        on_data: Callable[[], None] | None = None,
-        on_output: Callable[[bytes], None] | None = None,
-    ) -> None:
+    def read(self, name: str, limit: int, on_data: Callable[[], None] | None = None) -> PipeReader:
         """Open a pipe for the process to write to, and read it."""
         mine, self.fds[name] = os.pipe2(os.O_CLOEXEC)
-        self.readers.append(PipeReader(self.loop, mine, limit, on_data, on_output))
+        self.readers.append(reader := PipeReader(self.loop, mine, limit, on_data))
+        return reader
 
     def _close_fds(self) -> None:
         while self.fds:
@@ -464,8 +392,11 @@ class CommandRun(SandboxRun):
         """Open the command's streams."""
         is_script = self.job.script is not None and self.job.result_limit
         on_data = self._check_answer if is_script else None
-        self.read("stdout", self.job.output_limit, on_data, self.job.on_output)
-        self.read("stderr", self.job.output_limit, on_data)
+        streams = {name: self.read(name, self.job.output_limit, on_data) for name in ("stdout", "stderr")}
+        streams["stdout"].on_output = self.job.on_output
+        if self.job.on_long is not None:
+            for name, reader in streams.items():
+                reader.on_long = partial(self.job.on_long, name)
         if self.job.result_limit:
             self.read("result", self.job.result_limit, on_data)
         if self.job.stdin:

@@ -20,6 +20,7 @@ _GRACE_S = 5.0
 _STARTER = """\
 import ctypes, os, signal, sys
 parent, program, *argv = sys.argv[1:]
+# Python itself ignores these.
 for number in (signal.SIGPIPE, signal.SIGXFSZ):
     signal.signal(number, signal.SIG_DFL)
 ctypes.CDLL(None).prctl(1, signal.SIGKILL)
@@ -28,10 +29,6 @@ if os.getppid() == int(parent):
         os.execv(program, argv)
     except OSError as error:
         sys.exit(f"{program}: {error.strerror}")
-"""
-"""Becomes the program, which the kernel then ends with this process (`PR_SET_PDEATHSIG` of prctl(2)).
-
-To ask for that between fork and exec is not safe where there are threads. Python itself ignores two signals.
 """
 
 
@@ -78,6 +75,15 @@ class UnconfinedStream(OwnPipes):
         await asyncio.gather(self._reading, return_exceptions=True)
 
 
+def dying_with_us(program: str, *argv: str) -> tuple[str, ...]:
+    """Return the words of a program that the kernel ends with this process (`PR_SET_PDEATHSIG` of prctl(2)).
+
+    `program` is its path, `argv` its words, the first of which is its name.
+    """
+    # To ask for that between fork and exec is not safe where there are threads.
+    return (sys.executable, "-I", "-S", "-c", _STARTER, str(os.getpid()), program, *argv)
+
+
 async def start_unconfined(
     program: str, argv: Sequence[str], cwd: str, env: Mapping[str, str]
 ) -> UnconfinedStream:
@@ -91,7 +97,7 @@ async def start_unconfined(
     stdout, theirs_out = os.pipe2(os.O_CLOEXEC)
     try:
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-I", "-S", "-c", _STARTER, str(os.getpid()), program, *argv),
+            *dying_with_us(program, *argv),
             cwd=cwd,
             env=dict(env),
             stdin=theirs_in,
