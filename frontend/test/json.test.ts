@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { plain, readObject } from "../src/parts/json";
-import { readExact, shownExact, writeExact } from "../src/parts/exact";
+import { readAnswer, readExact, shownExact, writeExact } from "../src/parts/exact";
 import { literal } from "../src/pages/tools/copies";
 
 test("the text of an object is read, and the place of an error named", () => {
@@ -19,6 +19,13 @@ test("numbers stay as they are written, whatever texts stand beside them", () =>
   expect(writeExact(readExact(text))).toBe(text);
   expect(literal(readExact(text))).toContain("[1.10, 12345678901234567890, 1E3, 7]");
   expect(["1.10", '"a\\n"', "{}"].map((one) => shownExact(readExact(one)))).toEqual(["1.10", "a\n", "{}"]);
+});
+
+test("an answer has numbers of the page, and those of tools as they are written", () => {
+  const text = '{"ms":1.0,"texts":["\\u00001.10"],"lines":[{"activeS":2.50,"fields":{"params":{"n":1.10},"ms":3.0}}]}';
+  const answer = readAnswer(text) as { lines: { fields: unknown }[] };
+  expect(answer).toMatchObject({ ms: 1, texts: ["\u00001.10"], lines: [{ activeS: 2.5 }] });
+  expect(writeExact(answer.lines[0]?.fields)).toBe('{"params":{"n":1.10},"ms":3.0}');
 });
 
 test("a value is written as Python writes it", () => {

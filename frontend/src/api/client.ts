@@ -1,7 +1,7 @@
 /** Requests to the REST API of the server that this page came from, with the types of its description. */
 
 import createClient from "openapi-fetch";
-import { readExact } from "../parts/exact";
+import { readAnswer, writeExact } from "../parts/exact";
 import type { components, paths } from "./schema";
 import { currentToken, forget, prefix } from "./session";
 
@@ -38,20 +38,20 @@ export async function send(input: Request | string, options: RequestInit = {}): 
   return answer;
 }
 
-export const api = createClient<paths>({ baseUrl: prefix, fetch: (request: Request) => send(request) });
+const client = createClient<paths>({ baseUrl: prefix, fetch: (request: Request) => send(request), bodySerializer: (body) => writeExact(body) });
+
+/** The routes of the API. Answers come as texts, which `data` reads. */
+export const api = new Proxy(client, {
+  get: (routes, method: "GET") => (path: never, options: object) => routes[method](path, { ...options, parseAs: "text" } as never),
+});
 
 type Answered<T> = { data?: T; error?: unknown; response: Response };
 
-/** Return the data of an answer. Raises ApiError for an error. */
+/** Return the data of an answer, with the numbers of tools and people as they were written. Raises ApiError for an error. */
 export async function data<T>(answer: Promise<Answered<T>>): Promise<T> {
   const { data: found, error, response } = await answer;
   if (!response.ok) throw errorOf(error, response.status);
-  return found as T;
-}
-
-/** Return the data of an answer that is asked for as a text; its numbers stay as they are written. */
-export async function exact<T>(answer: Promise<Answered<string>>): Promise<T> {
-  return readExact(await data(answer)) as T;
+  return (typeof found === "string" ? readAnswer(found) : found) as T;
 }
 
 /** Return the error in the body of an answer. */

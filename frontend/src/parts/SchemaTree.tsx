@@ -1,5 +1,6 @@
 /** A JSON Schema as a person reads it: names, types, what is required, and what each part means. */
 
+import { shownExact, writeExact } from "./exact";
 import { t } from "../text";
 
 export type Schema = Record<string, unknown>;
@@ -23,8 +24,8 @@ export function followed(schema: Schema, root: Schema): Schema {
 
 /** Return the type of a schema in a few words, such as `string[]` or `"a" | "b"`. */
 export function typeOf(schema: Schema, root: Schema): string {
-  if (Array.isArray(schema.enum)) return schema.enum.map((one) => JSON.stringify(one)).join(" | ");
-  if ("const" in schema) return JSON.stringify(schema.const);
+  if (Array.isArray(schema.enum)) return schema.enum.map((one) => writeExact(one)).join(" | ");
+  if ("const" in schema) return writeExact(schema.const);
   const choices = choicesOf(schema);
   if (choices.length > 0) return choices.map((one) => typeOf(followed(one, root), root)).join(" | ");
   const type = Array.isArray(schema.type) ? schema.type.join(" | ") : String(schema.type ?? "any");
@@ -57,8 +58,8 @@ export function SchemaTree({ schema, none, root = schema, depth = 0 }: TreeProps
               <code className="tree-name">{name}</code>
               <span className="tree-type">{typeOf(part, root)}</span>
               {required.includes(name) && <em>{t("tool.required")}</em>}
-              {"default" in part && <em>{t("tool.default", { value: JSON.stringify(part.default) })}</em>}
-              {LIMITS.map((limit) => part[limit] !== undefined && <em key={limit}>{`${limit} ${String(part[limit])}`}</em>)}
+              {"default" in part && <em>{t("tool.default", { value: writeExact(part.default) })}</em>}
+              {LIMITS.map((limit) => part[limit] !== undefined && <em key={limit}>{`${limit} ${shownExact(part[limit])}`}</em>)}
             </p>
             {typeof part.description === "string" && <p className="tree-about">{part.description}</p>}
             {depth < DEEPEST &&

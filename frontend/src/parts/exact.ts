@@ -7,14 +7,35 @@ const BEGIN = String.raw`"\u0000`;
 const TOKEN = /"[^"\\]*(?:\\.[^"\\]*)*"|-?\d[\d.eE+-]*/g;
 const NUMBER = /^-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?$/;
 
+/** The fields of the API with JSON of tools and people: their numbers stay exact. All others have numbers of the page. */
+const EXACT = new Set(
+  `args argSchema arguments becomes data details edited entry fields impl inputs meta metadata outputSchema params permissions
+  refused rule settings value variables was when would`.split(/\s+/),
+);
+
 /** Read JSON. A number that JavaScript would write otherwise becomes a marked text. Raises SyntaxError. */
 export function readExact(text: string): unknown {
-  JSON.parse(text);
+  const read: unknown = JSON.parse(text);
   const marked = text.replace(TOKEN, (token) => {
     if (token.startsWith('"')) return token.startsWith(BEGIN) ? BEGIN + token.slice(1) : token;
     return String(Number(token)) === token ? token : `${BEGIN}${token}"`;
   });
-  return JSON.parse(marked);
+  return marked === text ? read : JSON.parse(marked);
+}
+
+/** Read what the API answers. Raises SyntaxError. */
+export function readAnswer(text: string): unknown {
+  return withNumbers(readExact(text));
+}
+
+function withNumbers(value: unknown): unknown {
+  if (typeof value === "string" && value.startsWith(MARK)) {
+    const rest = value.slice(MARK.length);
+    return rest.startsWith(MARK) ? rest : Number(rest);
+  }
+  if (typeof value !== "object" || value === null) return value;
+  if (Array.isArray(value)) return value.map(withNumbers);
+  return Object.fromEntries(Object.entries(value).map(([name, part]) => [name, EXACT.has(name) ? part : withNumbers(part)]));
 }
 
 /** Write what `readExact` has read. */

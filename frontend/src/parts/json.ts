@@ -1,12 +1,14 @@
 /** JSON as a person writes it, with the place of an error; and texts that could hide something. */
 
+import { readExact } from "./exact";
+
 export type Read = { value: Record<string, unknown> } | { line: number; column: number } | { notAnObject: true };
 
-/** Read the text of a JSON object. */
+/** Read the text of a JSON object, exactly. */
 export function readObject(text: string): Read {
   let value: unknown;
   try {
-    value = JSON.parse(text);
+    value = readExact(text);
   } catch {
     const before = text.slice(0, goodPart(text)).split("\n");
     return { line: before.length, column: (before.at(-1)?.length ?? 0) + 1 };

@@ -26,6 +26,12 @@ AGENT = {
     "tools": ["greet"],
     "script": [{"calls": [{"tool": "greet", "arguments": {"c": "echo hi"}}]}, {"text": "I said {{result}}"}],
 }
+PAYS = {
+    "name": "payer",
+    "model": "scripted",
+    "tools": ["pay"],
+    "script": [{"calls": [{"tool": "pay", "arguments": {"n": 12345678901234567890}}]}],
+}
 ASKS = {
     "name": "asks",
     "model": "scripted",
@@ -56,7 +62,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServerProce
     paid = {"entrypoint": "echo", "args": ["${n}"]}
     crib.tool("pay", "command", paid, {"n": {"type": "integer"}}, approval=ASKED)
     crib.write("flags/.keep", "")
-    for agent in (AGENT, ASKS, WAITS):
+    for agent in (AGENT, ASKS, WAITS, PAYS):
         crib.write(f".toolcrib/agents/{agent['name']}.yml", json.dumps(agent))
     crib.write(".toolcrib/config.yml", f"policy:\n  rules:\n  - {json.dumps(RULE)}\n")
     with http_server(crib.root) as running:
@@ -183,6 +189,14 @@ def test_a_long_number_is_shown_and_sent_as_it_is(opened: Open, server: HttpServ
     expect(card).to_have_count(0)
     server.send("GET", f"/tools/calls/{call}/events")  # Until its end.
     assert result(server, call)["result"]["value"] == 12345678901234567891
+    page.goto(f"{server.address}/#/audit?tool=pay&event=TOOL_EXECUTED")
+    page.get_by_role("listitem").first.get_by_text("TOOL_EXECUTED").click()
+    expect(page.get_by_role("listitem").first.locator("pre")).to_contain_text('"n": 12345678901234567891')
+    page.goto(f"{server.address}/#/runs/{begin(server, 'payer')['id']}")
+    expect(page.get_by_text('{"n":12345678901234567890}')).to_be_visible()
+    page.goto(f"{server.address}/#/approvals")
+    card.get_by_role("button", name="Deny").click()
+    expect(card).to_have_count(0)
 
 
 def test_identical_calls_are_decided_at_once_and_compared_with_the_last(
@@ -230,7 +244,7 @@ def test_a_run_is_found_and_followed_to_its_calls(opened: Open, server: HttpServ
     expect(page.get_by_role("region", name="Timeline").get_by_text("greet")).to_be_visible()
     expect(page.get_by_text("I said hi")).to_be_visible()
     nothing_wrong(browser)
-    browser.go("/runs?state=failed")
+    browser.go("/runs?agent=helper&state=failed")
     expect(page.get_by_text("No run matches")).to_be_visible()
 
 

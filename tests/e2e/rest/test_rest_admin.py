@@ -193,6 +193,11 @@ def test_the_audit_log_is_searched_and_verified(server: HttpServerProcess) -> No
     assert (len(numbers), numbers) == (3, sorted(numbers, reverse=True))
     assert server.send("GET", "/audit?since=2999-01-01T00:00:00Z").json["lines"] == []
     assert server.send("GET", "/audit?since=yesterday").code == "invalid_input"
+    exported = server.send("GET", "/audit/export?tool=look&event=TOOL_EXECUTED")
+    assert exported.headers["content-disposition"] == 'attachment; filename="audit.jsonl"'
+    lines = [json.loads(one) for one in exported.body.splitlines()]
+    assert len(lines) == 3
+    assert lines[:2] == first["lines"]
     verdict = server.send("GET", "/audit/verify").json
     assert (verdict["ok"], verdict["problem"]) == (True, None)
 

@@ -1,5 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
-import { api, exact, type Schemas } from "../../api/client";
+import { api, data } from "../../api/client";
 import { Heading } from "../../parts/Heading";
 import { Rows } from "../../parts/small";
 import { Empty, Shown } from "../../parts/states";
@@ -14,10 +14,7 @@ import "./approvals.css";
 export function Page() {
   const pending = useQuery({
     queryKey: ["approvals", "pending"],
-    queryFn: () =>
-      exact<Schemas["ApprovalPage"]>(
-        api.GET("/approvals", { params: { query: { status: "pending", pageSize: 256 } }, parseAs: "text" }),
-      ),
+    queryFn: () => data(api.GET("/approvals", { params: { query: { status: "pending", pageSize: 256 } } })),
   });
   return (
     <div className="approvals">

@@ -1,9 +1,9 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
-import { api, data, exact, type Schemas } from "../../api/client";
+import { api, data, type Schemas } from "../../api/client";
 import { useAction } from "../../parts/action";
 import { Code, Value } from "../../parts/Code";
-import { readExact, shownExact, writeExact } from "../../parts/exact";
+import { shownExact, writeExact } from "../../parts/exact";
 import { Choice, Line } from "../../parts/fields";
 import { plain, readObject } from "../../parts/json";
 import { announce } from "../../parts/notices";
@@ -29,13 +29,12 @@ function One({ request, group }: { request: Approval; group: Approval[] }) {
   const client = useQueryClient();
   const callers = [...new Set(group.map(({ caller }) => caller))];
   const read = edited === null ? null : readObject(edited);
-  const wrong = read !== null && !("value" in read);
+  const changed = read !== null && "value" in read ? read.value : undefined;
+  const wrong = read !== null && changed === undefined;
   const { mutate, isPending } = useDecision(group);
   const scopes = SCOPES.filter(
     (one) => (one !== "rule" || request.rule !== "") && (one !== "session" || request.sessionId !== null),
   );
-  const approve = () =>
-    mutate({ scope, note, arguments: edited === null ? undefined : (readExact(edited) as Approval["arguments"]) });
 
   return (
     <li className="card stack">
@@ -83,7 +82,7 @@ function One({ request, group }: { request: Approval; group: Approval[] }) {
           <Choice label={t("approvals.scope")} value={scope} change={setScope} of={scopes} text={(one) => t(`approvals.scope.${one}`)} />
         </div>
         <div className="line decision-buttons">
-          <Button look="primary" disabled={isPending || wrong} onClick={approve}>{t("approvals.approve")}</Button>
+          <Button look="primary" disabled={isPending || wrong} onClick={() => mutate({ scope, note, arguments: changed })}>{t("approvals.approve")}</Button>
           <Button disabled={isPending} onClick={() => mutate({ deny: true, note })}>{t("approvals.deny")}</Button>
           <Button look="quiet" onClick={() => setEdited(edited === null ? own : null)}>
             {edited === null ? t("approvals.edit") : t("approvals.unedit")}
@@ -124,16 +123,13 @@ function useDecision(group: Approval[]) {
 function decide({ id, seal }: Approval, decision: Decision) {
   const params = { path: { approvalId: id } };
   if (decision.deny) return data(api.POST("/approvals/{approvalId}/deny", { params, body: { seal, note: decision.note } }));
-  return data(api.POST("/approvals/{approvalId}/approve", { params, body: { ...decision, seal }, bodySerializer: (body) => writeExact(body) }));
+  return data(api.POST("/approvals/{approvalId}/approve", { params, body: { ...decision, seal } }));
 }
 
 function Details({ id }: { id: string }) {
   const shown = useQuery({
     queryKey: ["approvals", id],
-    queryFn: () =>
-      exact<Schemas["ApprovalDetails"]>(
-        api.GET("/approvals/{approvalId}", { params: { path: { approvalId: id } }, parseAs: "text" }),
-      ),
+    queryFn: () => data(api.GET("/approvals/{approvalId}", { params: { path: { approvalId: id } } })),
   });
   return <Facts query={shown} />;
 }

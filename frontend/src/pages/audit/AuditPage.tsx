@@ -1,20 +1,19 @@
 import { useQuery } from "@tanstack/react-query";
 import { api, data, type Schemas } from "../../api/client";
 import { Code } from "../../parts/Code";
-import { useAction } from "../../parts/action";
-import { saveFile } from "../../parts/files";
+import { writeExact } from "../../parts/exact";
 import { Filters, queryOf, useAddress } from "../../parts/Filters";
 import { Heading } from "../../parts/Heading";
 import { plain } from "../../parts/json";
 import { Pages, usePages } from "../../parts/Pages";
-import { Badge, Button, When } from "../../parts/small";
+import { Save } from "../../parts/Save";
+import { Badge, When } from "../../parts/small";
 import { Empty } from "../../parts/states";
 import { t } from "../../text";
 import "../runs/runs.css";
 import "./audit.css";
 
 const PAGE = 100;
-const MOST = 256;
 const FIELDS = ["tool", "event", "caller", "status", "code", "text", "since", "until"] as const;
 type Lines = Schemas["LinePage"]["lines"];
 
@@ -22,17 +21,16 @@ type Lines = Schemas["LinePage"]["lines"];
 export function Page() {
   const [values, change] = useAddress("/audit", FIELDS);
   const asked = queryOf(values);
-  const read = (pageToken: string | undefined, pageSize = PAGE) =>
-    data(api.GET("/audit", { params: { query: { ...asked, pageSize, pageToken } } }));
-  const pages = usePages(["audit", asked], read);
-  const save = useAction(() => saveAll((pageToken) => read(pageToken, MOST)));
+  const pages = usePages(["audit", asked], (pageToken) =>
+    data(api.GET("/audit", { params: { query: { ...asked, pageSize: PAGE, pageToken } } })),
+  );
   return (
     <div className="runs audit">
       <Heading text={t("page.audit")} />
       <Chain />
       <Filters of={FIELDS} values={values} change={change} />
       <p>
-        <Button disabled={save.isPending} onClick={() => save.mutate()}>{t("audit.export")}</Button>
+        <Save label={t("audit.export")} path="/audit/export" query={asked} />
       </p>
       <Pages pages={pages} rows={(page) => page.lines} none={<Empty title={t("audit.none")} />}>
         {(line, index) => (
@@ -58,7 +56,7 @@ function Entry({ line }: { line: Lines[number] }) {
         {typeof caller === "string" && <span className="muted">{plain(caller)}</span>}
         {line.time !== undefined && <When moment={line.time} />}
       </summary>
-      <Code text={JSON.stringify(line.fields ?? {}, null, 2)} />
+      <Code text={writeExact(line.fields ?? {}, 2)} />
     </details>
   );
 }
@@ -77,16 +75,4 @@ function Chain() {
       {ok ? t("audit.lines", { n: lines }) : plain(problem?.message ?? "")}
     </p>
   );
-}
-
-/** Save all lines of all pages as a file of JSON lines. */
-async function saveAll(read: (pageToken: string | undefined) => Promise<Schemas["LinePage"]>): Promise<void> {
-  let text = "";
-  let next: string | undefined;
-  do {
-    const page = await read(next);
-    text += page.lines.map((line) => `${JSON.stringify(line)}\n`).join("");
-    next = page.nextPageToken ?? undefined;
-  } while (next !== undefined);
-  saveFile(new Blob([text], { type: "application/jsonl" }), "audit.jsonl");
 }

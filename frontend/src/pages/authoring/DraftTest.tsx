@@ -1,3 +1,4 @@
+import { writeExact } from "../../parts/exact";
 import { useState } from "react";
 import { api, data } from "../../api/client";
 import type { Grant } from "../../parts/Watched";
@@ -35,7 +36,7 @@ function Shown({ tool, text, take }: Props & { tool: DraftTool }) {
       </section>
       <Tester
         schema={tool.argSchema}
-        start={JSON.stringify(tool.examples[0]?.params ?? {}, null, 2)}
+        start={writeExact(tool.examples[0]?.params ?? {}, 2)}
         call={(args, dryRun) => call(args, dryRun ? "dry" : "run")}
         watch={take && { call: (args) => call(args, "watch"), label: t("watch.take"), take }}
       />

@@ -3,6 +3,7 @@
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { useEffect, useState } from "react";
 import { api, data, errorOf, type Schemas, send, type Tool } from "../../api/client";
+import { readExact, writeExact } from "../../parts/exact";
 
 export type CheckedDraft = Schemas["CheckedDraft"];
 export type DraftTool = Schemas["DraftTool"];
@@ -11,7 +12,6 @@ const PAUSE_MS = 250;
 
 /** The text that another page has made for the editor, with notes about it. */
 export const given: { text: string; notes: readonly string[] } = { text: "", notes: [] };
-
 
 /** Return what the server says about a text, as soon as one pauses. */
 export function useChecked(text: string) {
@@ -35,7 +35,7 @@ export function textOf(tool: Tool): string | null {
   if (tool.type !== "http" && tool.type !== "go") return null;
   const { slug, version, type, displayName, description, tags, argSchema, outputSchema, impl } = tool;
   const record = { slug, version, type, displayName, description, tags, argSchema, outputSchema, impl };
-  return `${JSON.stringify(record, null, 2)}\n`;
+  return `${writeExact(record, 2)}\n`;
 }
 
 function bump(version: string): string {
@@ -48,9 +48,9 @@ export function nextVersion(text: string): string {
   if (!text.trimStart().startsWith("{")) {
     return text.replace(/^(version:\s*["']?)([^\s"'#]+)/m, (_, begin: string, version: string) => begin + bump(version));
   }
-  const record = JSON.parse(text) as { version: string | number };
+  const record = readExact(text) as { version: string | number };
   const version = typeof record.version === "number" ? record.version + 1 : bump(record.version);
-  return `${JSON.stringify({ ...record, version }, null, 2)}\n`;
+  return `${writeExact({ ...record, version }, 2)}\n`;
 }
 
 /** Put a draft into a bundle. Raises ApiError. */

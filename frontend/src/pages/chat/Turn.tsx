@@ -2,6 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { api, data, type Schemas } from "../../api/client";
 import { Code } from "../../parts/Code";
+import { shownExact } from "../../parts/exact";
 import { plain } from "../../parts/json";
 import { Badge } from "../../parts/small";
 import { Shown } from "../../parts/states";
@@ -58,7 +59,7 @@ function Step({ step }: { step: Schemas["IterationRecord"] }) {
           <summary>
             <code>{call.name}</code> <Badge tone={TONES[call.state] ?? ""}>{call.state}</Badge>
           </summary>
-          <Code text={typeof call.arguments === "string" ? call.arguments : JSON.stringify(call.arguments, null, 2)} />
+          <Code text={shownExact(call.arguments)} />
           {call.callId !== undefined && <Output id={call.callId} state={call.state} />}
           {call.runId !== undefined && <Link to={`/runs/${call.runId}`}>{t("chat.details")}</Link>}
           {call.answer != null && <pre tabIndex={0}>{plain(call.answer)}</pre>}
@@ -77,6 +78,6 @@ function Output({ id, state }: { id: string; state: string }) {
   const result = call.data?.result;
   if (result == null) return null;
   const { ok, value, error } = result;
-  const text = ok ? (typeof value === "string" ? value : JSON.stringify(value, null, 2)) : (error?.message ?? "");
+  const text = ok ? shownExact(value) : (error?.message ?? "");
   return <Code className={ok ? "" : "wrong"} text={text} />;
 }

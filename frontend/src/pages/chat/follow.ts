@@ -4,6 +4,7 @@ import { useQueryClient } from "@tanstack/react-query";
 import { useEffect, useState } from "react";
 import { type Schemas, send } from "../../api/client";
 import { eventsOf } from "../../api/stream";
+import { readAnswer } from "../../parts/exact";
 
 const AGAIN_MS = 1_000;
 
@@ -24,7 +25,7 @@ export function useAnswer(runId: string, active: boolean): string {
           if (!answer.ok || answer.status === 204) break;
           for await (const { id, event, data } of eventsOf(answer)) {
             last = id;
-            const said = JSON.parse(data) as Schemas["RunEventData"];
+            const said = readAnswer(data) as Schemas["RunEventData"];
             if (said.runId !== runId) continue;
             if (event === "text") setText((known) => known + (said.detail.text ?? ""));
             else {

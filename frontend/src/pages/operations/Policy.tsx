@@ -2,6 +2,7 @@ import { useMutation, useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { api, data, type Schemas } from "../../api/client";
 import { Form, Line, Lines, Send } from "../../parts/fields";
+import { writeExact } from "../../parts/exact";
 import { plain, readObject } from "../../parts/json";
 import { EffectBadge } from "../../parts/EffectBadge";
 import { Card } from "../../parts/small";
@@ -46,7 +47,7 @@ function Conditions({ rule }: { rule: Schemas["PolicyRule"] }) {
     <>
       {parts.map(([key, value]) => (
         <code key={key}>
-          {key}: {plain(Array.isArray(value) ? value.join(", ") : JSON.stringify(value))}
+          {key}: {plain(Array.isArray(value) ? value.join(", ") : writeExact(value))}
         </code>
       ))}
     </>

@@ -3,6 +3,7 @@ import { useState } from "react";
 import { api, data, type Schemas } from "../../api/client";
 import { type Effect, EffectBadge } from "../../parts/EffectBadge";
 import { useAction } from "../../parts/action";
+import { writeExact } from "../../parts/exact";
 import { Choice, Form, Line, Lines, Send } from "../../parts/fields";
 import { plain, readObject } from "../../parts/json";
 import { announce } from "../../parts/notices";
@@ -73,7 +74,7 @@ function Add({ rule, done }: { rule: Rule; done: () => void }) {
   });
   return (
     <>
-      <code>{plain(JSON.stringify(rule))}</code>
+      <code>{plain(writeExact(rule))}</code>
       <Sure label={t("policy.add")} disabled={add.isPending} act={add.mutate} />
       {add.error !== null && <Failure error={add.error} />}
     </>
@@ -104,7 +105,7 @@ function Outcome({ found }: { found: Schemas["Rehearsal"] }) {
                 <span className="muted">
                   {t("policy.times", { n: call.times })}, <When moment={call.last} />
                 </span>
-                <code>{call.arguments === null ? t("policy.unknown") : plain(JSON.stringify(call.arguments))}</code>
+                <code>{call.arguments === null ? t("policy.unknown") : plain(writeExact(call.arguments))}</code>
               </li>
             ))}
           </ul>

@@ -3,6 +3,7 @@ import { Link, useParams } from "@tanstack/react-router";
 import { memo } from "react";
 import { api, data, type Schemas } from "../../api/client";
 import { Code, Value } from "../../parts/Code";
+import { writeExact } from "../../parts/exact";
 import { Heading } from "../../parts/Heading";
 import { plain } from "../../parts/json";
 import { useSome } from "../../parts/Pages";
@@ -133,7 +134,7 @@ const Call = memo(function Call({ call, open }: { call: Iteration["calls"][numbe
   const { state, name, runId, callId, agent, served, answer } = call;
   return (
     <li>
-      <StateBadge state={state} /> <code>{name}</code> <Value text={JSON.stringify(call.arguments)} />{" "}
+      <StateBadge state={state} /> <code>{name}</code> <Value text={writeExact(call.arguments)} />{" "}
       {runId !== undefined && <Link to={`/runs/${runId}`}>{t("run.child", { agent: agent ?? "" })}</Link>}
       {state === "waiting" && callId !== undefined && <Link to="/approvals">{t("page.approvals")}</Link>}
       {served === false && <span className="wrong"> {t("run.unserved")}</span>}

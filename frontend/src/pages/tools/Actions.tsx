@@ -1,10 +1,10 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { Link, useNavigate } from "@tanstack/react-router";
 import { useState } from "react";
-import { api, data, errorOf, send, type Tool } from "../../api/client";
+import { api, data, type Tool } from "../../api/client";
 import { Decide, Dialog } from "../../parts/Dialog";
-import { saveFile } from "../../parts/files";
 import { announce } from "../../parts/notices";
+import { Save } from "../../parts/Save";
 import { Button } from "../../parts/small";
 import { t } from "../../text";
 import { textOf } from "../authoring/drafts";
@@ -25,20 +25,13 @@ export function Actions({ tool }: { tool: Tool }) {
       )}
       {own && (
         <>
-          <Button onClick={() => void exportBundle(tool).catch((error: Error) => announce(error.message))}>{t("tool.export")}</Button>
+          <Save label={t("tool.export")} path={`/tools/bundles/${tool.bundleID}/export`} />
           <Button onClick={() => setDeleting(true)}>{t("tool.delete")}</Button>
         </>
       )}
       {deleting && <Deletion tool={tool} close={() => setDeleting(false)} />}
     </div>
   );
-}
-
-/** Save the bundle of a tool as a ZIP file. Raises ApiError, also for a bundle that holds a secret. */
-async function exportBundle({ bundleID, bundle }: Tool): Promise<void> {
-  const answer = await send(`/tools/bundles/${bundleID}/export`);
-  if (!answer.ok) throw errorOf(await answer.json(), answer.status);
-  saveFile(await answer.blob(), `${bundle}.zip`);
 }
 
 function Deletion({ tool, close }: { tool: Tool; close: () => void }) {

@@ -1,7 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
-import { api, data, type Schemas, type Tool } from "../../api/client";
-import { readExact, writeExact } from "../../parts/exact";
+import { api, data, type Tool } from "../../api/client";
+import { fieldText, writeExact } from "../../parts/exact";
 import { plain } from "../../parts/json";
 import { Badge, Button, Card, When } from "../../parts/small";
 import { Shown } from "../../parts/states";
@@ -15,14 +15,8 @@ const TONES: Record<string, "good" | "bad" | "warn"> = { success: "good", error:
 export function History({ tool, use }: { tool: Tool; use: (text: string) => void }) {
   const calls = useQuery({
     queryKey: ["audit", "history", tool.name],
-    queryFn: () => data(api.GET("/audit", { params: { query: { tool: tool.name, pageSize: PAGE } }, parseAs: "text" })),
-    select: (text: string) => {
-      const [{ lines }, exact] = [JSON.parse(text), readExact(text)] as [Schemas["LinePage"], Schemas["LinePage"]];
-      return lines
-        .map((line, index) => ({ ...line, params: exact.lines[index]?.fields?.params }))
-        .filter(({ params, fields }) => params !== undefined && fields?.status !== undefined)
-        .slice(0, FEW);
-    },
+    queryFn: () => data(api.GET("/audit", { params: { query: { tool: tool.name, pageSize: PAGE } } })),
+    select: ({ lines }) => lines.filter(({ fields }) => fields?.params !== undefined && fields.status !== undefined).slice(0, FEW),
   });
   return (
     <Card title={t("tool.history")}>
@@ -33,8 +27,8 @@ export function History({ tool, use }: { tool: Tool; use: (text: string) => void
           ) : (
             <>
               <ul className="stack history">
-                {found.map(({ seq, time, fields = {}, params }) => {
-                  const { status, caller, ms } = fields;
+                {found.map(({ seq, time, fields = {} }) => {
+                  const { status, caller, ms, params } = fields;
                   const text = plain(writeExact(params));
                   const isWhole = typeof params === "object" && !(Array.isArray(fields.cut) && fields.cut.includes("params"));
                   return (
@@ -42,7 +36,7 @@ export function History({ tool, use }: { tool: Tool; use: (text: string) => void
                       <p className="line">
                         <Badge tone={TONES[String(status)] ?? ""}>{String(status)}</Badge>
                         <span>{plain(String(caller ?? ""))}</span>
-                        {typeof ms === "number" && <span>{t("test.duration", { ms: number(Math.round(ms)) })}</span>}
+                        {ms !== undefined && <span>{t("test.duration", { ms: number(Math.round(Number(fieldText(ms)))) })}</span>}
                         {time !== undefined && <When moment={time} />}
                       </p>
                       <code className="one-line" title={writeExact(params, 2)}>{text}</code>

@@ -1,9 +1,8 @@
 import type { Schemas } from "../../api/client";
 import { Code } from "../../parts/Code";
-import { Badge, Button } from "../../parts/small";
-import { announce } from "../../parts/notices";
-import { download } from "../../parts/files";
-import { shownExact } from "../../parts/exact";
+import { Badge } from "../../parts/small";
+import { Save } from "../../parts/Save";
+import { shownExact, writeExact } from "../../parts/exact";
 import { plain } from "../../parts/json";
 import { meaning, number, t } from "../../text";
 import type { CallEvent, Ended } from "./call";
@@ -48,9 +47,7 @@ export function Result({ ended }: { ended: Ended }) {
       {ok ? <Code text={shownExact(value)} /> : <Problem error={error} />}
       {linksOf(value).map(({ uri, mimeType }) => (
         <p key={uri}>
-          <Button onClick={() => void download(uri.replace(ARTIFACTS, "/tools/artifacts/")).catch((failure: Error) => announce(failure.message))}>
-            {t("test.save", { type: plain(String(mimeType)) })}
-          </Button>
+          <Save label={t("test.save", { type: plain(String(mimeType)) })} path={uri.replace(ARTIFACTS, "/tools/artifacts/")} />
         </p>
       ))}
       {(warnings ?? []).map((warning) => (
@@ -114,7 +111,7 @@ function Facts({ facts }: { facts: Record<string, unknown> }) {
   return (
     <details>
       <summary>{t("test.facts")}</summary>
-      <Code text={JSON.stringify(facts, null, 2)} />
+      <Code text={writeExact(facts, 2)} />
     </details>
   );
 }

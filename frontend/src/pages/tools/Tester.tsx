@@ -2,7 +2,7 @@ import { useQueryClient } from "@tanstack/react-query";
 import { lazy, Suspense, useEffect, useRef, useState } from "react";
 import { ApiError, type Tool } from "../../api/client";
 import { copy, Form, Tabs } from "../../parts/fields";
-import { readExact, writeExact } from "../../parts/exact";
+import { writeExact } from "../../parts/exact";
 import { readObject } from "../../parts/json";
 import { announce } from "../../parts/notices";
 import { Button } from "../../parts/small";
@@ -80,7 +80,7 @@ export function Tester({ schema, start, call, tool, watch }: Props) {
           <Suspense fallback={<Loading />}>
             <SchemaForm
               schema={schema}
-              value={readExact(text) as Record<string, unknown>}
+              value={read.value}
               refused={violationsOf(state)}
               onChange={(value) => setText(writeExact(value, 2))}
             />

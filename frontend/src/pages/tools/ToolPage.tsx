@@ -4,6 +4,7 @@ import { useState } from "react";
 import { api, data, type Tool } from "../../api/client";
 import { Code } from "../../parts/Code";
 import { Heading } from "../../parts/Heading";
+import { writeExact } from "../../parts/exact";
 import { announce } from "../../parts/notices";
 import { SchemaTree } from "../../parts/SchemaTree";
 import { Bullets, Button, Card, Pairs, Switch, When } from "../../parts/small";
@@ -110,8 +111,7 @@ function useWatched(tool: Tool) {
 }
 
 function firstArguments(tool: Tool): string {
-  const first = tool.examples[0]?.params;
-  return JSON.stringify(first ?? {}, null, 2);
+  return writeExact(tool.examples[0]?.params ?? {}, 2);
 }
 
 function Warnings({ tool }: { tool: Tool }) {
@@ -130,7 +130,7 @@ function Examples({ tool, use }: { tool: Tool; use: (text: string) => void }) {
     <Card title={t("tool.examples")}>
       <ul className="stack examples">
         {tool.examples.map((example, index) => {
-          const text = JSON.stringify(example.params ?? {}, null, 2);
+          const text = writeExact(example.params ?? {}, 2);
           return (
             <li key={`${index} ${text}`}>
               <span>{typeof example.description === "string" && example.description !== "" ? example.description : t("tool.examples")}</span>

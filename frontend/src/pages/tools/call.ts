@@ -2,11 +2,11 @@
 
 import { api, data, errorOf, type Schemas, send, type Tool } from "../../api/client";
 import { eventsOf } from "../../api/stream";
-import { readExact } from "../../parts/exact";
+import { readAnswer } from "../../parts/exact";
 
 export type Named = Pick<Tool, "bundleID" | "slug" | "version">;
 export type CallEvent = { kind: string; data: Schemas["EventData"] };
-/** The end of a call; its value is as `readExact` reads it. */
+/** The end of a call. */
 export type Ended = { result: Schemas["InvokeResult"]; call: Schemas["CallState"] | null };
 
 const AGAIN_MS = 1_000;
@@ -30,11 +30,10 @@ export async function follow(
   first: Response,
   { onCall, onEvent }: { onCall: (id: string) => void; onEvent: (event: CallEvent) => void },
 ): Promise<Ended> {
-  const text = await first.text();
-  const body: unknown = JSON.parse(text);
+  const body = readAnswer(await first.text());
   if (!first.ok) throw errorOf(body, first.status);
   const begun = body as { callId: string } | Schemas["InvokeResult"];
-  if ("ok" in begun) return { result: resultOf(text), call: null };
+  if ("ok" in begun) return { result: begun, call: null };
   onCall(begun.callId);
   const path = { callId: begun.callId };
   let last = "";
@@ -46,11 +45,11 @@ export async function follow(
       for await (const { id, event, data: sent } of eventsOf(answer)) {
         if (event !== "result") {
           last = id;
-          onEvent({ kind: event, data: JSON.parse(sent) as Schemas["EventData"] });
+          onEvent({ kind: event, data: readAnswer(sent) as Schemas["EventData"] });
           continue;
         }
         const call = await data(api.GET("/tools/calls/{callId}", { params: { path } }));
-        return { result: resultOf(sent), call };
+        return { result: readAnswer(sent) as Schemas["InvokeResult"], call };
       }
     } catch (error) {
       // A connection that breaks off is a TypeError; a refusal of the server ends it.
@@ -59,11 +58,6 @@ export async function follow(
     }
     await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
   }
-}
-
-function resultOf(text: string): Schemas["InvokeResult"] {
-  const { value } = readExact(text) as Schemas["InvokeResult"];
-  return { ...(JSON.parse(text) as Schemas["InvokeResult"]), value };
 }
 
 export async function cancel(callId: string): Promise<void> {

@@ -1,7 +1,8 @@
 import Form from "@rjsf/core";
-import { englishStringTranslator, TranslatableString, type UiSchema } from "@rjsf/utils";
+import { englishStringTranslator, type RJSFSchema, TranslatableString, type UiSchema } from "@rjsf/utils";
 import { useMemo, useState } from "react";
 import "./form.css";
+import { writeExact } from "../exact";
 import { withoutDefaults } from "./schema";
 import { fields, templates, widgets } from "./templates";
 import { errorsOf, validator } from "./validator";
@@ -22,7 +23,10 @@ const UI: UiSchema = { "ui:submitButtonOptions": { norender: true }, "ui:title":
 export default function SchemaForm({ schema, value, refused, onChange }: Props) {
   const [touched, setTouched] = useState(false);
   // Its name and description stand above the form already.
-  const shown = useMemo(() => ({ ...withoutDefaults(schema), title: undefined, description: undefined }), [schema]);
+  const shown = useMemo(() => {
+    const { title: _, description: __, ...rest } = withoutDefaults(schema);
+    return JSON.parse(writeExact(rest)) as RJSFSchema;
+  }, [schema]);
   return (
     <Form
       tagName="div"

@@ -2,6 +2,7 @@
 
 import type { RJSFSchema } from "@rjsf/utils";
 import { t } from "../../text";
+import { writeExact } from "../exact";
 import { type Schema, typeOf } from "../SchemaTree";
 
 // Keywords whose value is a map of names to schemas, and those that are schemas or lists of them.
@@ -27,6 +28,6 @@ export function withoutDefaults(schema: unknown): RJSFSchema {
   // By this format the form knows a file.
   if (made.contentEncoding === "base64") made.format = "data-url";
   if (value === undefined) return made;
-  const named = t("tool.default", { value: JSON.stringify(value) });
+  const named = t("tool.default", { value: writeExact(value) });
   return { ...made, description: [made.description, named].filter(Boolean).join(" · ") };
 }

@@ -114,15 +114,19 @@ class AuditReader:
             lines = self._backwards(parts, file, size, query.marks())
             return list(islice(_matching(lines, query), limit))[::-1]
 
-    def back_to(self, since: datetime) -> Iterator[AuditLine]:
-        """Yield each line, the newest first, up to the first that is older. Raises OSError."""
+    def matching(self, query: AuditQuery) -> Iterator[AuditLine]:
+        """Yield each matching line, the newest first, as it is read. Raises OSError."""
         with locked_files(self._path) as (parts, file, size):
             pass  # As in `newest`.
         with file or nullcontext():
-            for line in _matching(self._backwards(parts, file, size), AuditQuery()):
-                if line.entry is not None and line.entry.time < since:
-                    return
-                yield line
+            yield from _matching(self._backwards(parts, file, size, query.marks()), query)
+
+    def back_to(self, since: datetime) -> Iterator[AuditLine]:
+        """Yield each line, the newest first, up to the first that is older. Raises OSError."""
+        for line in self.matching(AuditQuery()):
+            if line.entry is not None and line.entry.time < since:
+                return
+            yield line
 
     def news(self, query: AuditQuery) -> Iterator[AuditLine]:
         """Yield matching lines written since the last call, also across a rotation."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Protocol, TypeVar
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
@@ -17,14 +17,22 @@ from toolcrib.serve.rest.records import in_zone
 T = TypeVar("T")
 
 DEFAULT_PAGE, MOST = 25, 256
+PageSize = Annotated[int, Meta(ge=1, le=MOST)]
 PageToken = Annotated[str, Meta(description="`nextPageToken` of the page before.")]
 
 
 class PageQuery(Struct, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """The part of a query that names a page."""
 
-    page_size: Annotated[int, Meta(ge=1, le=MOST)] = DEFAULT_PAGE
+    page_size: PageSize = DEFAULT_PAGE
     page_token: PageToken | UnsetType = UNSET
+
+
+class Paged(Protocol):
+    """A query that names a page, also one that has conditions besides."""
+
+    page_size: int
+    page_token: str | UnsetType
 
 
 Time = Annotated[datetime, Meta(examples=["2026-05-04T09:30:00.000Z"])]
@@ -49,7 +57,7 @@ class Matching(Struct, kw_only=True, rename="camel", forbid_unknown_fields=True)
 class MatchingPage(Matching, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """The query of a page of those that match."""
 
-    page_size: Annotated[int, Meta(ge=1, le=MOST)] = DEFAULT_PAGE
+    page_size: PageSize = DEFAULT_PAGE
     page_token: PageToken | UnsetType = UNSET
 
 
@@ -97,7 +105,7 @@ def _seconds(value: datetime | UnsetType) -> float | None:
     return None if value is UNSET else in_zone(value).timestamp()
 
 
-def page_start(query: PageQuery | MatchingPage, question: object, *types: type) -> tuple[Any, ...] | None:
+def page_start(query: Paged, question: object, *types: type) -> tuple[Any, ...] | None:
     """Return the place where the page of a query begins; None for the first page.
 
     It is a place of `page_of`, with values of these types. InvalidInput for the token of another question.
@@ -107,14 +115,14 @@ def page_start(query: PageQuery | MatchingPage, question: object, *types: type) 
     return tuple(read_page_token(query.page_token, question, *types))
 
 
-def page_before(query: PageQuery | MatchingPage, question: object) -> str | None:
+def page_before(query: Paged, question: object) -> str | None:
     """Return the id of the last item before the page of a query; None for the first page."""
     start = page_start(query, question, str)
     return None if start is None else start[0]
 
 
 def page_of(
-    found: Sequence[T], query: PageQuery | MatchingPage, question: object, place: Callable[[T], list[Any]]
+    found: Sequence[T], query: Paged, question: object, place: Callable[[T], list[Any]]
 ) -> tuple[list[T], str | None]:
     """Return the first page of a list, and the token of the page after it if there is more."""
     # Callers look for one more than a page: it shows that another page follows.

@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime
+from itertools import chain, islice
 from typing import Any
 
+import msgspec
 from msgspec import UNSET, Struct, UnsetType
+from starlette.responses import StreamingResponse
 
 from toolcrib.bundles.records import Moment
 from toolcrib.errors import AuditUnavailable
 from toolcrib.guard import ANCHOR
 from toolcrib.guard.audit.check import verify
-from toolcrib.guard.audit.search import AuditQuery, AuditReader
+from toolcrib.guard.audit.search import AuditLine, AuditQuery, AuditReader
 from toolcrib.project.catalog.pages import page_token
 from toolcrib.serve.http import Answer, Routes
-from toolcrib.serve.rest.pages import PageQuery, page_start
+from toolcrib.serve.rest.pages import DEFAULT_PAGE, PageSize, PageToken, Time, page_start
 from toolcrib.serve.rest.records import in_zone
 from toolcrib.serve.rest.services import RestRequest
 from toolcrib.serve.rest.shaping import shaped
 
 ROUTES = Routes()
+_JSON_LINES = "application/jsonl"
+_SENT = 256
+"""Lines that are sent at a time."""
 
 
-class LinesQuery(PageQuery, kw_only=True):
-    """The query of lines of the audit log. A line matches all of it."""
+class LinesQuery(Struct, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """The conditions on lines of the audit log. A line matches all of them."""
 
     tool: str | UnsetType = UNSET
     event: str | UnsetType = UNSET
@@ -35,9 +42,25 @@ class LinesQuery(PageQuery, kw_only=True):
     """An error code."""
     text: str | UnsetType = UNSET
     """A text anywhere in the line."""
-    since: datetime | UnsetType = UNSET
+    since: Time | UnsetType = UNSET
     """RFC 3339, as is `until`."""
-    until: datetime | UnsetType = UNSET
+    until: Time | UnsetType = UNSET
+
+    def asked(self) -> dict[str, Any]:
+        """Return the conditions that were given, by their names in an `AuditQuery`."""
+        given = {name: getattr(self, name) for name in LinesQuery.__struct_fields__}
+        return {
+            name: in_zone(value) if isinstance(value, datetime) else value
+            for name, value in given.items()
+            if value is not UNSET
+        }
+
+
+class LinesPageQuery(LinesQuery, kw_only=True, rename="camel"):
+    """The conditions, and the page."""
+
+    page_size: PageSize = DEFAULT_PAGE
+    page_token: PageToken | UnsetType = UNSET
 
 
 class Line(Struct, kw_only=True, rename="camel", omit_defaults=True):
@@ -107,13 +130,11 @@ class AuditVerdict(Struct, kw_only=True, rename="camel"):
     """Calls without an end whose process has ended."""
 
 
-@ROUTES.add("GET", "/audit", "admin", {200: LinePage}, AuditUnavailable, query=LinesQuery)
+@ROUTES.add("GET", "/audit", "admin", {200: LinePage}, AuditUnavailable, query=LinesPageQuery)
 def list_audit_lines(request: RestRequest) -> Answer:
     """List lines of the audit log, the newest first."""
-    query: LinesQuery = request.query
-    names = ("tool", "event", "caller", "status", "code", "text", "since", "until")
-    asked = {name: value for name in names if (value := getattr(query, name)) is not UNSET}
-    asked |= {name: in_zone(asked[name]) for name in ("since", "until") if name in asked}
+    query: LinesPageQuery = request.query
+    asked = query.asked()
     question = ("audit", sorted((name, str(value)) for name, value in asked.items()))
     if (start := page_start(query, question, int)) is not None:
         (asked["before"],) = start
@@ -128,6 +149,24 @@ def list_audit_lines(request: RestRequest) -> Answer:
     more = len(found) > len(page) and last is not None
     token = page_token(question, [last.seq]) if more and last is not None else None
     return Answer(LinePage(lines=[shaped(Line, line.as_dict()) for line in page], next_page_token=token))
+
+
+@ROUTES.add("GET", "/audit/export", "admin", {200: _JSON_LINES}, AuditUnavailable, query=LinesQuery)
+def export_audit_lines(request: RestRequest) -> StreamingResponse:
+    """Return all matching lines of the audit log, the newest first: one JSON object a line, as it is read."""
+    reader = AuditReader(request.services.project.place.audit)
+    parts = _parts(reader.matching(AuditQuery(**request.query.asked())))
+    try:
+        first = next(parts, b"")  # Only before the answer begins a failure can be one.
+    except OSError as error:
+        raise _unreadable(error) from None
+    headers = {"content-disposition": 'attachment; filename="audit.jsonl"'}
+    return StreamingResponse(chain([first], parts), headers=headers, media_type=_JSON_LINES)
+
+
+def _parts(lines: Iterator[AuditLine]) -> Iterator[bytes]:
+    while part := [msgspec.json.encode(line.as_dict()) + b"\n" for line in islice(lines, _SENT)]:
+        yield b"".join(part)
 
 
 @ROUTES.add("GET", "/audit/verify", "admin", {200: AuditVerdict}, AuditUnavailable)

@@ -48,14 +48,14 @@ class Download(Body, kw_only=True):
     """What a browser is to save."""
 
     path: str
-    """The path of a GET route of this server, without a query: `/tools/artifacts/ID`."""
+    """The path of a GET route, without its query: `/tools/artifacts/ID`, `/audit/export`."""
 
 
 class DownloadCode(Struct, frozen=True):
     """The code of a one-time address."""
 
     once: str
-    """For one GET of the path with `?once=` and this code, in place of a token, within a minute."""
+    """For one GET of the path with this code as `once` in its query, in place of a token, within a minute."""
 
 
 class Identity(Struct, frozen=True, rename="camel"):
