@@ -8,7 +8,6 @@ import msgspec
 from msgspec import Struct
 from starlette.responses import Response
 
-from toolcrib.project.reports import waiting_in
 from toolcrib.serve.http import Answer, EventStream, Routes
 from toolcrib.serve.rest.changes import SCOPES, Changes, Topic
 from toolcrib.serve.rest.event_stream import event_stream
@@ -29,8 +28,6 @@ class Counts(Struct, frozen=True, kw_only=True):
 
     approvals: int | None
     """Calls that wait for a decision, up to 500; null without the scope `approve`."""
-    trust: int | None
-    """Settings, tools, agents and workflows that wait for trust; null without the scope `admin`."""
     runs: dict[str, int]
     """Runs by state."""
     calls: dict[str, int]
@@ -72,19 +69,18 @@ def _event(topic: Topic, id_: str) -> bytes:
 
 @ROUTES.add("GET", "/counts", "read", {200: Counts})
 def count_all(request: RestRequest) -> Answer:
-    """Return how many calls wait for a decision, what waits for trust, and the runs and calls by state.
+    """Return how many calls wait for a decision, and the runs and calls by state.
 
-    A token without the scope `admin` sees its own runs and calls.
+    A token without the scope `admin` sees its own runs and calls. `GET /trust` has what waits for trust.
     """
     project, client = request.services.project, request.client
     identity, calls, whose = client.identity, project.calls, client.seen_by
-    scopes = [scope for scope in ("approve", "admin") if identity is None or identity.may(scope)]
-    waiting = project.approval_service.approvals.list("pending", _MOST) if "approve" in scopes else ()
+    decides = identity is None or identity.may("approve")
+    waiting = project.approval_service.approvals.list("pending", _MOST) if decides else ()
     states = ("ready", "running", "waiting")
     return Answer(
         Counts(
-            approvals=sum(covers(request, one.tool) for one in waiting) if "approve" in scopes else None,
-            trust=len(waiting_in(project)) if "admin" in scopes else None,
+            approvals=sum(covers(request, one.tool) for one in waiting) if decides else None,
             runs=project.runs.store.counts(whose),
             calls={state: calls.count(state=state, caller=whose) for state in states},
         )
