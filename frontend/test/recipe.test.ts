@@ -26,6 +26,10 @@ test("a request may reach its own host, and its names in capitals are secrets", 
   });
 });
 
+test("where the address lacks, the fault is in the address and not in the permissions", () => {
+  expect(manifestOf("http", { name: "weather", address: "https://" }).permissions).toEqual({ network: true });
+});
+
 test("numbers and truth values among the arguments of a step stay what they are", () => {
   const steps = [{ id: "first", tool: "count", args: { to: "3", fast: "true", name: "${name}", text: "3 of 4" } }];
   const made = manifestOf("composite", { name: "two", steps });

@@ -17,6 +17,7 @@ export class ApiError extends Error {
     message: string,
     readonly hint = "",
     readonly violations: { path: string; message: string }[] = [],
+    readonly details: Record<string, unknown> | null = null,
   ) {
     super(message);
   }
@@ -58,5 +59,5 @@ export async function data<T>(answer: Promise<Answered<T>>): Promise<T> {
 export function errorOf(body: unknown, status: number): ApiError {
   const told = (body as { error?: Partial<Schemas["Problem"]> } | undefined)?.error;
   const message = told?.message ?? `HTTP ${status}`;
-  return new ApiError(told?.code ?? String(status), message, told?.hint ?? "", told?.violations ?? []);
+  return new ApiError(told?.code ?? String(status), message, told?.hint ?? "", told?.violations ?? [], told?.details);
 }

@@ -69,7 +69,7 @@ export const build: Record<keyof typeof en, string> = {
   "recipe.method": "Methode",
   "recipe.method.about": "GET liest, die anderen ändern etwas.",
   "recipe.address": "Adresse",
-  "recipe.address.about": "Zum Beispiel https://api.example.com/weather/${city}. Das Tool erreicht nur diesen Host. Ein Name in Großbuchstaben, etwa ${API_KEY}, ist ein Geheimnis: nach dem Speichern setzen Sie es unter Betrieb, Geheimnisse.",
+  "recipe.address.about": "Zum Beispiel https://api.example.com/weather/${city}. Das Tool erreicht nur diesen Host. Ein Name in Großbuchstaben, etwa ${API_KEY}, ist ein Geheimnis: nach dem Wert wird beim Ausführen gefragt.",
   "recipe.query": "Query",
   "recipe.query.about": "Was in der Adresse hinter ? steht.",
   "recipe.headers": "Header",

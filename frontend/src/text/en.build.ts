@@ -67,7 +67,7 @@ export const build = {
   "recipe.method": "Method",
   "recipe.method.about": "GET reads, the others change something.",
   "recipe.address": "Address",
-  "recipe.address.about": "For example https://api.example.com/weather/${city}. The tool may reach this host only. A name in capitals, such as ${API_KEY}, is a secret: set it under Operations, Secrets, once the tool is saved.",
+  "recipe.address.about": "For example https://api.example.com/weather/${city}. The tool may reach this host only. A name in capitals, such as ${API_KEY}, is a secret: a run asks for its value.",
   "recipe.query": "Query",
   "recipe.query.about": "What stands behind ? in the address.",
   "recipe.headers": "Headers",

@@ -91,7 +91,7 @@ def normal_host(host: str) -> str:
         # As browsers do (UTS 46); what is compared with the permission is what is looked up.
         host = idna.encode(host, uts46=True).decode("ascii")
     if not _HOST.fullmatch(host) or len(host) > 253:
-        raise ValueError(f"`{host}` is not a host name")
+        raise ValueError(f"`{host}` is not a host name" if host else "there is no host name in it")
     if _NUMERIC.fullmatch(host):
         return str(IPv4Address(host))
     return host

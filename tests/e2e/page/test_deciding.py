@@ -19,6 +19,7 @@ from tests.browser import DESK, PHONE
 from tests.crib import Crib
 from tests.e2e.page.conftest import Open
 from tests.http_server import HttpServerProcess, http_server
+from tests.patience import wait_for
 
 AGENT = {
     "name": "helper",
@@ -223,8 +224,11 @@ def test_identical_calls_are_decided_at_once_and_compared_with_the_last(
     expect(card).to_have_count(0)
 
 
-def test_what_waits_for_trust_is_shown_and_trusted(opened: Open) -> None:
+def test_what_waits_for_trust_is_shown_and_trusted(opened: Open, server: HttpServerProcess) -> None:
+    call = ask(server, "echo 5", tool="late")
     page = opened().log_in("/approvals")
+    # No worker has a tool that nobody has trusted: its call asks before it is stored.
+    expect(page.get_by_role("heading", name="late")).to_be_visible()
     inbox = page.get_by_role("region", name="Waiting for trust")
     expect(inbox.get_by_text("late", exact=True)).to_be_visible()
     inbox.get_by_text("Manifest and code").click()
@@ -232,6 +236,7 @@ def test_what_waits_for_trust_is_shown_and_trusted(opened: Open) -> None:
     inbox.get_by_role("button", name="Trust late").click()
     inbox.get_by_role("button", name="Trust late").click()  # It asks once more.
     expect(inbox.get_by_text("Nothing waits for trust.")).to_be_visible()
+    wait_for(lambda: result(server, call)["status"] == "ok", "the end of the call")
 
 
 def test_a_run_is_found_and_followed_to_its_calls(opened: Open, server: HttpServerProcess) -> None:

@@ -95,3 +95,8 @@ def test_redirects_to_what_cannot_be_called_are_refused(location: str) -> None:
 def test_an_origin_is_scheme_host_and_port() -> None:
     assert Destination.parse("https://a.org/x").origin == Destination.parse("https://A.org:443/y").origin
     assert Destination.parse("https://a.org/").origin != Destination.parse("http://a.org/").origin
+
+
+def test_a_missing_host_is_said_to_be_missing() -> None:
+    with pytest.raises(ValueError, match="no host name"):
+        Destination.parse("https:///a")

@@ -76,6 +76,12 @@ function Build({ base, start, notes }: { base?: Tool; start: string; notes: read
       })
       .catch((failure: Error) => announce(failure.message));
   };
+  /** Ask about another kind of tool; what is common to all stays. */
+  const choose = (next: Kind) => {
+    const { name, description, arguments: given } = recipes[kind];
+    setKind(next);
+    if (recipes !== STARTS) setRecipes({ ...recipes, [next]: { ...recipes[next], name, description, arguments: given } });
+  };
   const saved = useRef(false);
   useBlocker({
     shouldBlockFn: () => !saved.current && !confirm(t("build.leave")),
@@ -110,7 +116,7 @@ function Build({ base, start, notes }: { base?: Tool; start: string; notes: read
               ))}
             </div>
             {mode === "form" && (
-              <Choice className="sort" label={t("build.kind")} value={kind} change={setKind} of={KINDS} text={(one) => t(`build.kind.${one}`)} />
+              <Choice className="sort" label={t("build.kind")} value={kind} change={choose} of={KINDS} text={(one) => t(`build.kind.${one}`)} />
             )}
           </div>
         )}

@@ -88,7 +88,7 @@ function http(recipe: Recipe): Record<string, unknown> {
   });
   const host = /^https?:\/\/([^/?#]+)/.exec(address)?.[1];
   const secrets = Object.fromEntries(secretsOf(block, given).map((name) => [name, { type: "string", required: true }]));
-  return { exec: { http: block }, permissions: filled({ network: host === undefined ? undefined : { allow: [host] }, secrets }) };
+  return { exec: { http: block }, permissions: filled({ network: host === undefined || { allow: [host] }, secrets }) };
 }
 
 /** Return the answers of a command that grant exactly this. */

@@ -1,11 +1,10 @@
 import { useQuery } from "@tanstack/react-query";
-import { useState } from "react";
 import { api, data, type Schemas } from "../../api/client";
 import { useAction } from "../../parts/action";
-import { Form } from "../../parts/fields";
 import { plain } from "../../parts/json";
 import { announce } from "../../parts/notices";
-import { Badge, Button, Rows } from "../../parts/small";
+import { Badge, Rows } from "../../parts/small";
+import { SetSecret } from "../../parts/SetSecret";
 import { Empty, Shown } from "../../parts/states";
 import { Sure } from "../../parts/Sure";
 import { t } from "../../text";
@@ -35,20 +34,9 @@ export function Secrets() {
 
 function Secret({ secret }: { secret: Schemas["SecretState"] }) {
   const { name, state, source, reason, hint, short, own, tools, hosts } = secret;
-  const [value, setValue] = useState("");
-  const params = { path: { secretName: name } };
-  const { mutate, isPending } = useAction(
-    async (set: boolean) => {
-      if (set) await data(api.PUT("/secrets/{secretName}", { params, body: { value } }));
-      else await data(api.DELETE("/secrets/{secretName}", { params }));
-    },
-    {
-      done: (_, set) => {
-        setValue("");
-        announce(t(set ? "secrets.done" : "secrets.removed", { name }));
-      },
-    },
-  );
+  const remove = useAction(() => data(api.DELETE("/secrets/{secretName}", { params: { path: { secretName: name } } })), {
+    done: () => announce(t("secrets.removed", { name })),
+  });
   const wanted = tools.map((tool) => (tool.required ? tool.name : t("secrets.optional", { tool: tool.name })));
   return (
     <>
@@ -65,18 +53,7 @@ function Secret({ secret }: { secret: Schemas["SecretState"] }) {
         {short && <p className="wrong">{t("secrets.short")}</p>}
         {reason !== null && <p className="wrong">{plain(`${reason}. ${hint ?? ""}`)}</p>}
       </div>
-      <Form className="line entry-form" submit={() => mutate(true)}>
-        <input
-          type="password"
-          autoComplete="off"
-          aria-label={t("secrets.value", { name })}
-          placeholder={t("secrets.value", { name })}
-          value={value}
-          onChange={(event) => setValue(event.target.value)}
-        />
-        <Button type="submit" disabled={isPending || value === ""}>{t("secrets.set")}</Button>
-        {own && <Sure label={t("secrets.remove")} disabled={isPending} act={() => mutate(false)} />}
-      </Form>
+      <SetSecret name={name}>{own && <Sure label={t("secrets.remove")} disabled={remove.isPending} act={() => remove.mutate()} />}</SetSecret>
     </>
   );
 }

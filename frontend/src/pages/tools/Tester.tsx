@@ -6,6 +6,7 @@ import { writeExact } from "../../parts/exact";
 import { readObject } from "../../parts/json";
 import { announce } from "../../parts/notices";
 import { Button } from "../../parts/small";
+import { SetSecret } from "../../parts/SetSecret";
 import { Failure, Loading } from "../../parts/states";
 import { type Grant, Watched } from "../../parts/Watched";
 import { t } from "../../text";
@@ -81,7 +82,7 @@ export function Tester({ schema, start, call, tool, watch }: Props) {
             <SchemaForm
               schema={schema}
               value={read.value}
-              refused={violationsOf(state)}
+              refused={errorIn(state)?.violations ?? []}
               onChange={(value) => setText(writeExact(value, 2))}
             />
           </Suspense>
@@ -114,15 +115,23 @@ export function Tester({ schema, start, call, tool, watch }: Props) {
           <Watched watched={state.ended.result.watched} label={watch.label} take={watch.take} />
         )}
         {state.kind === "refused" && <Failure error={state.error} />}
+        {missingOf(state).map((name) => (
+          <SetSecret key={name} name={name} />
+        ))}
       </div>
     </section>
   );
 }
 
-/** Return what the server found wrong with the arguments of the last call. */
-function violationsOf(state: State): { path: string; message: string }[] {
-  if (state.kind === "ended") return state.ended.result.error?.violations ?? [];
-  return state.kind === "refused" && state.error instanceof ApiError ? state.error.violations : [];
+function errorIn(state: State): Pick<ApiError, "code" | "violations" | "details"> | undefined {
+  if (state.kind === "ended") return state.ended.result.error;
+  return state.kind === "refused" && state.error instanceof ApiError ? state.error : undefined;
+}
+
+/** Return the names of the secrets for which the last call lacked a value. */
+function missingOf(state: State): string[] {
+  const error = errorIn(state);
+  return error?.code === "secret_missing" ? (error.details?.missing as string[]) : [];
 }
 
 function JsonField({ text, onChange }: { text: string; onChange: (text: string) => void }) {

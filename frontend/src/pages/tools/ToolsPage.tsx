@@ -53,7 +53,7 @@ export function Page() {
         <Pages<{ tools: ToolItem[] }, ToolItem>
           pages={pages}
           rows={(page) => page.tools}
-          none={<Empty title={filtered ? t("tools.none") : t("state.empty")} hint={filtered ? t("tools.none.hint") : undefined} />}
+          none={<Empty title={filtered ? t("tools.none") : t("state.empty")} hint={t(filtered ? "tools.none.hint" : "tools.empty.hint")} />}
         >
           {(tool) => <ToolRow key={tool.toolID} tool={tool} />}
         </Pages>

@@ -19,7 +19,9 @@ export function TrustIt({ tool: { name } }: { tool: Tool }) {
   const label = t("trust.give", { name });
   return (
     <>
-      <Button disabled={look.isPending} onClick={() => look.mutate()}>{label}</Button>
+      <p>
+        <Button look="primary" disabled={look.isPending} onClick={() => look.mutate()}>{label}</Button>
+      </p>
       {shown !== null && (
         <Dialog title={label} close={close}>
           <p>{t("trust.about")}</p>

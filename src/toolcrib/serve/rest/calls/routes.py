@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from typing import Any, cast
 
 import msgspec
@@ -26,6 +27,7 @@ from toolcrib.errors import (
     NotFoundError,
     PolicyDenied,
     RateLimited,
+    ToolcribError,
     ToolDisabled,
     ToolNotFound,
     UnavailableError,
@@ -319,14 +321,22 @@ async def _invoke(request: RestRequest, tool: str) -> Handled:
         return call_answer(call, request.http.scope)
     wait_s = _wait_s(headers.get("prefer", ""))
     if call is None:
-        # A dry run ends at once, and a stored call would run the tool.
-        stored = wait_s == 0 and not dry_run
+        # A dry run ends at once, and a stored call would run the tool. One that waits for trust has no worker
+        # to ask for it.
+        stored = wait_s == 0 and not dry_run and await run_in_threadpool(_is_trusted, request, tool)
         call = await calls.submit(ctx, client) if stored else calls.start(ctx, client)
     # A client that says how long it waits comes back for the result, so the call outlives its connection.
     call.kept = call.kept or wait_s is not None
     await calls.settle(call, request.http.receive, wait_s)
     await calls.keep(call)
     return call_answer(call, request.http.scope)
+
+
+def _is_trusted(request: RestRequest, name: str) -> bool:
+    project = request.services.project
+    with suppress(ToolcribError):
+        return project.trust.waits(project.get(name)) is None
+    return True
 
 
 def _own(request: RestRequest, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:

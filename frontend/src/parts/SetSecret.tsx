@@ -1,0 +1,32 @@
+import { type ReactNode, useState } from "react";
+import { api, data } from "../api/client";
+import { t } from "../text";
+import { useAction } from "./action";
+import { Form } from "./fields";
+import { announce } from "./notices";
+import { Button } from "./small";
+
+/** A field that sets a secret of the project. Its value is never shown. */
+export function SetSecret({ name, children }: { name: string; children?: ReactNode }) {
+  const [value, setValue] = useState("");
+  const set = useAction(() => data(api.PUT("/secrets/{secretName}", { params: { path: { secretName: name } }, body: { value } })), {
+    done: () => {
+      setValue("");
+      announce(t("secrets.done", { name }));
+    },
+  });
+  return (
+    <Form className="line entry-form" submit={() => set.mutate()}>
+      <input
+        type="password"
+        autoComplete="off"
+        aria-label={t("secrets.value", { name })}
+        placeholder={t("secrets.value", { name })}
+        value={value}
+        onChange={(event) => setValue(event.target.value)}
+      />
+      <Button type="submit" disabled={set.isPending || value === ""}>{t("secrets.set")}</Button>
+      {children}
+    </Form>
+  );
+}
