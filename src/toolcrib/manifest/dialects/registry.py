@@ -20,8 +20,7 @@ from toolcrib.manifest.native import reader as native
 from toolcrib.manifest.native.reader import FILE_NAME, OTHER_NAME, Loaded
 from toolcrib.manifest.plugins import Registry
 from toolcrib.manifest.yaml.diagnostics import Diagnostic, diagnostics_of, make
-from toolcrib.manifest.yaml.files import ANY_FILE, SourceFiles
-from toolcrib.manifest.yaml.source import Document, read
+from toolcrib.manifest.yaml.source import ANY_FILE, Document, SourceFiles, read
 from toolcrib.spec import Permissions, Tool
 from toolcrib.spec.naming import suggestion
 

@@ -14,7 +14,7 @@ from toolcrib.errors import ApprovalRequired, ConflictError, ToolDisabled
 from toolcrib.guard import Decision, Pinned, Policy, Rules, Snapshots, Tokens, ToolDigest
 from toolcrib.manifest.kinds import is_function, kind_of
 from toolcrib.project.control.switches import Switches
-from toolcrib.project.integrity.pins import Pins
+from toolcrib.project.integrity.lock import Pins
 from toolcrib.spec import Caller, Result, Tool
 
 
