@@ -28,8 +28,13 @@ from toolcrib.executors.mcp.process.local import grants_of, job_of, lacking, sta
 from toolcrib.executors.mcp.process.stdio import StdioLink
 from toolcrib.executors.mcp.server import McpServer
 from toolcrib.guard import SETTINGS, Ledger, resolve
-from toolcrib.manifest.dialects.mcp_file import with_server, without_server
-from toolcrib.manifest.dialects.mcp_servers import ServerSpec, read_server, servers_key
+from toolcrib.manifest.dialects.mcp_servers import (
+    ServerSpec,
+    read_server,
+    servers_key,
+    with_server,
+    without_server,
+)
 from toolcrib.project.config.mcp import FILE
 from toolcrib.project.config.settings import Config, is_trusted, load_config
 from toolcrib.project.project import Project

@@ -300,7 +300,7 @@ LOGGERS = (
     "toolcrib.pods",
     "toolcrib.project.catalog.bundles",
     "toolcrib.project.catalog.reload",
-    "toolcrib.project.control.switches",
+    "toolcrib.project.control.store",
     "toolcrib.runs",
     "toolcrib.serve.http",
     "toolcrib.serve.mcp",

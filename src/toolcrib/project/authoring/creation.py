@@ -34,7 +34,7 @@ from toolcrib.manifest import FILE_NAME, KINDS, Diagnostic, check_tool, dump, fa
 from toolcrib.project.project import Project
 from toolcrib.spec import Tool
 from toolcrib.spec.record import record
-from toolcrib.state.private import sync_folder, unwritable, write_synced
+from toolcrib.state.private import sync_folder, write_synced, written
 
 RESERVED = (
     "agent_create", "glee_agent_create", "glee_task", "glee_tool", "glee_tool_create", "glee_tools_list",
@@ -123,10 +123,8 @@ def making(project: Project, folder: Path) -> Iterator[Path]:
     with suppress(OSError):
         folder.mkdir(exist_ok=True)
     path = project.vault.folder / "create.lock"
-    try:
+    with written(path):
         lock = path.open("ab+", buffering=0)  # With "ab", opening a FIFO would wait for a reader.
-    except OSError as error:
-        raise unwritable(path, error) from None
     with lock:
         try:
             lock_file(lock.fileno(), LOCK_EX, _WAIT_S)

@@ -433,7 +433,7 @@ class ProjectTrust:
         last, maker = sheet.last, sheet.maker
         if last is None or not sheet.waits or maker or self._waited.get(sheet.subject) == last.digest:
             return False
-        from toolcrib.project.trust.edits import widens_nothing
+        from toolcrib.project.trust.reasons import widens_nothing
 
         manifest = self.ledger.text(last.source)
         if manifest is None or not widens_nothing(tool, last, manifest, self._root):
