@@ -14,8 +14,14 @@ from typing import Literal
 
 from toolcrib.egress.destination import Destination, normal_host
 from toolcrib.egress.proxy.dialer import Denied, Dialer, HostRefusal
-from toolcrib.egress.proxy.forwarding import forward
-from toolcrib.egress.proxy.head import MAX_HEAD_BYTES, BadMessage, RequestHead, plain_answer, read_head
+from toolcrib.egress.proxy.head import (
+    MAX_HEAD_BYTES,
+    BadMessage,
+    RequestHead,
+    forward,
+    plain_answer,
+    read_head,
+)
 from toolcrib.egress.proxy.stream import SocketStream, idle_limit
 from toolcrib.spec.record import record
 

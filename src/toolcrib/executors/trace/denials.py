@@ -19,8 +19,7 @@ from toolcrib.executors.output import error_facts
 from toolcrib.executors.trace.block import quoted
 from toolcrib.executors.trace.reach import Access, Reach, nearest
 from toolcrib.executors.workspace.grants import FileGrants
-from toolcrib.executors.workspace.network import manifest_line
-from toolcrib.executors.workspace.workspace import Workspace
+from toolcrib.executors.workspace.workspace import Workspace, manifest_line
 from toolcrib.sandbox import Completed, Confinement
 from toolcrib.sandbox.files.grants import nameable
 from toolcrib.sandbox.files.paths import first_line, within

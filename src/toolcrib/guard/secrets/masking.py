@@ -95,7 +95,7 @@ class Redactor:
 
     `values` maps names to one or several values, which become `***NAME***`, or lists values without names.
     Empty values are ignored. Create one for a set of secrets and keep it: it is cheap if nothing is masked.
-    The encodings are those of `secrets.encodings`. A value in another encoding is not masked, nor is one that
+    The encodings are those of `encodings_of`. A value in another encoding is not masked, nor is one that
     a tool compresses, encrypts, splits, reverses or encodes twice.
     """
 

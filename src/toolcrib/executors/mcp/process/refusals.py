@@ -18,8 +18,7 @@ from toolcrib.errors import HostNotAllowed, PermissionDenied, ToolcribError, Too
 from toolcrib.executors.output import created_in
 from toolcrib.executors.trace.denials import READ_ONLY, denials_of, named_hosts, refused_paths
 from toolcrib.executors.trace.reach import Reach
-from toolcrib.executors.workspace.network import CallNetwork
-from toolcrib.executors.workspace.workspace import Workspace
+from toolcrib.executors.workspace.workspace import CallNetwork, Workspace
 from toolcrib.sandbox import Confinement
 from toolcrib.sandbox.files.paths import within
 from toolcrib.spec import Tool
