@@ -53,10 +53,10 @@ Roots = str | os.PathLike[str] | Mapping[str, str | os.PathLike[str]]
 
 def open_builtins(
     catalog: Catalog,
-    names: Collection[str] = (),
-    roots: Roots | None = None,
-    read_only: Collection[str] = (),
-    options: Mapping[str, Mapping[str, Any]] | None = None,
+    names: Collection[str],
+    roots: Roots | None,
+    read_only: Collection[str],
+    options: Mapping[str, Mapping[str, Any]] | None,
 ) -> list[tuple[Tool, Callable[[], Executor]]]:
     """Return built-in tools, each with the function that makes its executor. No names: all of them.
 

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from toolcrib.errors import ManifestError, NotTrusted, ToolcribError, UsageError
-from toolcrib.guard import EFFECTS, SETTINGS, AuditEntry, Policy, Rule
+from toolcrib.guard import EFFECTS, AuditEntry, Policy, Rule
 from toolcrib.guard.audit.search import AuditReader
 from toolcrib.manifest import load
-from toolcrib.project.config.settings import Config, config_of, is_trusted, load_config
+from toolcrib.project.config.settings import Config, config_of, is_accepted, load_config
 from toolcrib.project.project import Project
 from toolcrib.project.root import Place
 from toolcrib.project.trust.trust import settings_rows
@@ -69,8 +69,7 @@ class NewRule:
         text = replace_file(self.path, self.before, self.text)
         now = load_config(self.path, place.root)
         # The settings of the project that is open have safe values in place of what waits.
-        waits = trust.ledger.last(SETTINGS) is None or then.since(trust.ledger).weakening()
-        if waits and not is_trusted(then.digest, trust.ledger):
+        if not is_accepted(then.since(trust.ledger), trust.ledger):
             return False
         # What else is trusted with the settings must be as it was: only the rule was agreed to.
         same = (now.started, now.unconfined, now.servers) == (then.started, then.unconfined, then.servers)

@@ -372,11 +372,9 @@ class ProjectFiles:
             )
 
 
-def links_on(
-    written: Iterable[str | os.PathLike[str]], paths: Paths | None = None
-) -> tuple[tuple[str, str], ...]:
+def links_on(written: Iterable[str | os.PathLike[str]], paths: Paths) -> tuple[tuple[str, str], ...]:
     """Return every symbolic link on the way to these absolute paths, with its target."""
-    paths, found = paths or Paths(), dict[str, str]()
+    found: dict[str, str] = {}
     for path in written:
         found |= paths.links(os.fspath(path))
     return tuple(found.items())

@@ -201,7 +201,7 @@ def read(path: str, files: SourceFiles = ANY_FILE) -> bytes:
     return read_with_facts(path, files)[0]
 
 
-def read_with_facts(path: str, files: SourceFiles = ANY_FILE) -> tuple[bytes, os.stat_result]:
+def read_with_facts(path: str, files: SourceFiles) -> tuple[bytes, os.stat_result]:
     """Return the bytes as `read`, and the state of the file just before."""
     try:
         # Without blocking: a named pipe in the place of a manifest would hang the start.
