@@ -43,7 +43,7 @@ def measure(setting: Setting) -> list[Table]:
 async def _measured(server: NatsProcess, folder: Path, count: int, *, files: bool) -> float:
     os.makedirs(folder)
     database = find("toolcrib.state", "SqliteDatabase")(folder / "db", find("toolcrib.state", "PROJECT"))
-    messages = find("toolcrib.state.outgoing.messages", "ChannelMessages")(database)
+    messages = find("toolcrib.state.outgoing.outbox", "ChannelMessages")(database)
     spool = find("toolcrib.pods.spool", "Spool")(folder, "messages")
     text = "The report is ready. " * 10
     for number in range(count):

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import msgspec
 
 from toolcrib.bundles.answers import ToolAnswer
-from toolcrib.bundles.reading import DamagedTool
 from toolcrib.bundles.records import (
+    DamagedTool,
     ToolBody,
     ToolRecord,
     check_slug,

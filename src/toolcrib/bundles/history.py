@@ -17,8 +17,16 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec import Struct, field
 
 from toolcrib.bundles.files import create_file, make_folder
-from toolcrib.bundles.reading import read_file, visible
-from toolcrib.bundles.records import SCHEMA_VERSION, BundleRecord, Moment, ToolRecord, Uuid, file_of
+from toolcrib.bundles.records import (
+    SCHEMA_VERSION,
+    BundleRecord,
+    Moment,
+    ToolRecord,
+    Uuid,
+    file_of,
+    read_file,
+    visible,
+)
 from toolcrib.errors import StateUnavailable
 from toolcrib.spec.identifier import new_id
 from toolcrib.spec.moment import written

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from toolcrib.bundles.files import StoreLock, create_file, replace_file
 from toolcrib.errors import StateUnavailable
-from toolcrib.state.private import open_plain, unwritable
+from toolcrib.state.private import open_plain, written
 
 _LINE = len(f"{uuid.UUID(int=0)} {uuid.UUID(int=0)}.json\n")
 """Bytes for a tool."""
@@ -62,7 +62,7 @@ class Journal:
         """
         # The end of the line before comes first: a full disk may have taken that line in part.
         lines = "".join(f"\n{bundle} {file}" for file in files).encode()
-        try:
+        with written(self._path):
             # Of writers that share the lock one creates it: `create_file` leaves one that is there as it is.
             if not self._path.exists():
                 create_file(self._path, secrets.token_hex(8))
@@ -76,8 +76,6 @@ class Journal:
                 os.fdatasync(descriptor)
             finally:
                 os.close(descriptor)
-        except OSError as error:
-            raise unwritable(self._path, error) from None
 
     def has_grown(self, since: Position) -> bool:
         """Return True if there are lines behind this position."""

@@ -21,8 +21,7 @@ from msgspec import Struct
 
 from toolcrib.bundles.files import make_folder, write_derived
 from toolcrib.bundles.journal import Change, Position
-from toolcrib.bundles.reading import DamagedTool
-from toolcrib.bundles.records import BundleRecord, ToolRecord, file_of
+from toolcrib.bundles.records import BundleRecord, DamagedTool, ToolRecord, file_of
 from toolcrib.bundles.sources import ListedTool, Order, SourceBundle
 from toolcrib.bundles.store import Store
 from toolcrib.errors import StateUnavailable, ToolNotFound

@@ -21,24 +21,24 @@ from pathlib import Path
 
 import msgspec
 
-from toolcrib.bundles.files import StoreLock, create_file, make_folder, remove_file, replace_file
+from toolcrib.bundles.files import (
+    StoreLock,
+    create_file,
+    make_folder,
+    put_in_place,
+    remove_file,
+    remove_left,
+    replace_file,
+    staged,
+)
 from toolcrib.bundles.history import REVISIONS, History, RecordedChange, Revision, ToolChange
 from toolcrib.bundles.journal import Journal, Position
-from toolcrib.bundles.reading import (
-    DamagedTool,
-    NotARecord,
-    damaged_bundle,
-    damaged_tool,
-    mark_of,
-    read_file,
-    require_whole,
-    visible,
-    with_text,
-)
 from toolcrib.bundles.records import (
     MOST_TOOLS,
     BundleBody,
     BundleRecord,
+    DamagedTool,
+    NotARecord,
     ToolBody,
     ToolRecord,
     check_bundle_body,
@@ -47,11 +47,17 @@ from toolcrib.bundles.records import (
     check_slug,
     check_tool_body,
     check_version,
+    damaged_bundle,
+    damaged_tool,
     fault_of,
     file_of,
+    mark_of,
+    read_file,
+    require_whole,
+    visible,
+    with_text,
 )
 from toolcrib.bundles.sources import ListedTool, SourceBundle, read_only
-from toolcrib.bundles.staging import put_in_place, remove_left, staged
 from toolcrib.errors import (
     BundleDeleting,
     BundleDisabled,

@@ -176,8 +176,7 @@ def _asked(
     project: Project, call: Call, reason: str | None, sheets: Sequence[TrustSheet], *, once: bool
 ) -> bool:
     """Ask about a call, and about the trust in `sheets`; `d` shows files and differences first."""
-    from toolcrib.project.trust.groups import lines_of
-    from toolcrib.project.trust.sheets import STATUS
+    from toolcrib.project.trust.sheets import STATUS, lines_of
 
     for sheet in sheets[:_MOST]:
         print_note(f"{sheet.tool.name}: {STATUS[sheet.status]}, digest {sheet.digest.digest[:12]}")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from toolcrib.errors import UsageError
-from toolcrib.manifest.dialects.mcp_file import cannot_change, with_server
+from toolcrib.manifest.dialects.mcp_servers import cannot_change, with_server
 
 
 class AgentHost(NamedTuple):

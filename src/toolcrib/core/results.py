@@ -65,7 +65,7 @@ def check_output(bound: Bound, value: Any, mask: Mask | None) -> tuple[str, ...]
 
 def warn_of_created(result: Result, paths: Sequence[str]) -> None:
     """Add a warning for each path that the call has created and that starts other programs."""
-    from toolcrib.executors.workspace.startup import startup_warning
+    from toolcrib.executors.workspace.grants import startup_warning
 
     warnings = tuple(map(startup_warning, dict.fromkeys(paths)))
     if result.error is None:

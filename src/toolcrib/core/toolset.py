@@ -268,7 +268,7 @@ class Toolset:
         relative paths begin; by default the working folder. Those named in `read_only` are only read.
         `options` are settings of single tools by name. Raises ToolNotFound, UsageError and ConflictError.
         """
-        from toolcrib.builtin.registering import open_builtins
+        from toolcrib.builtin.table import open_builtins
 
         made = open_builtins(self, names, roots, tuple(read_only), options)
         bound = [BoundTool(*one, timeout_ms=self._timeout_ms) for one in made]

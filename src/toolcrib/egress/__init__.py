@@ -11,6 +11,5 @@ from toolcrib.egress.message import (
     EgressResponse,
 )
 from toolcrib.egress.policy import HostPolicy, HostRule, program_policy
-from toolcrib.egress.proxy.dialer import ProxyLimits
-from toolcrib.egress.proxy.refusal import HostRefusal, grant_line
+from toolcrib.egress.proxy.dialer import HostRefusal, ProxyLimits, grant_line
 from toolcrib.egress.proxy.server import Proxy

@@ -26,7 +26,7 @@ from toolcrib.errors import (
     ToolSignal,
     ToolSnooze,
 )
-from toolcrib.executors.workspace.startup import startup_files
+from toolcrib.executors.workspace.grants import startup_files
 from toolcrib.guard import BytesMasker, Redactor, StreamMasker
 from toolcrib.sandbox import Completed, Confinement, run, signal_name
 from toolcrib.sandbox.files.paths import within

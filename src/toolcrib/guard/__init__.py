@@ -14,16 +14,18 @@ from toolcrib.guard.audit.log import MAX_BYTES
 from toolcrib.guard.audit.log import AuditLog as AuditLog
 from toolcrib.guard.policy.ceiling import excess, opened
 from toolcrib.guard.policy.policy import EFFECTS, HINTS, Decision, Effect, Policy, Rule, Rules, require_scope
-from toolcrib.guard.secrets.file_sources import EnvFileSecrets, FolderSecrets, UserSecrets
 from toolcrib.guard.secrets.masking import BytesMasker, MaskRules
 from toolcrib.guard.secrets.masking import MaskingFilter as MaskingFilter
 from toolcrib.guard.secrets.masking import Redactor as Redactor
 from toolcrib.guard.secrets.masking import StreamMasker as StreamMasker
 from toolcrib.guard.secrets.sources import (
     ChainedSecrets,
+    EnvFileSecrets,
     EnvironmentSecrets,
+    FolderSecrets,
     SecretStatus,
     UnreadableError,
+    UserSecrets,
     among,
     look_up,
     resolve,

@@ -49,7 +49,6 @@ from toolcrib.manifest.yaml.diagnostics import (
     make,
     report,
 )
-from toolcrib.manifest.yaml.files import ANY_FILE, SourceFiles
 from toolcrib.manifest.yaml.form import Misfit
-from toolcrib.manifest.yaml.source import MAX_BYTES, dump, load, read
+from toolcrib.manifest.yaml.source import ANY_FILE, MAX_BYTES, SourceFiles, dump, load, read
 from toolcrib.manifest.yaml.source import Document as Document

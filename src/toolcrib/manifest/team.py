@@ -15,10 +15,9 @@ from typing import Any
 from toolcrib.errors import NotFoundError
 from toolcrib.manifest.dialects.vega.reader import load_team as load_text
 from toolcrib.manifest.yaml.diagnostics import Diagnostic, failure, quoted
-from toolcrib.manifest.yaml.files import ANY_FILE, SourceFiles
 from toolcrib.manifest.yaml.form import Form
 from toolcrib.manifest.yaml.positions import KeyPath
-from toolcrib.manifest.yaml.source import Document, read
+from toolcrib.manifest.yaml.source import ANY_FILE, Document, SourceFiles, read
 from toolcrib.spec.naming import did_you_mean, suggestion
 from toolcrib.spec.record import record
 

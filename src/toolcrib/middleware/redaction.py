@@ -28,7 +28,7 @@ def redaction_middleware(
 
     def redaction(following: Handler) -> Handler:
         async def handle(call: Call, ctx: CallContext) -> Outcome:
-            from toolcrib.schema.jsonable import to_json
+            from toolcrib.schema.decode import to_json
 
             known = ctx.redactor if isinstance(ctx.redactor, Redactor) else Redactor(ctx.secrets)
             ctx.redactor = known.with_rules(known.rules | rules)  # type: ignore[misc] # others only read it

@@ -24,7 +24,7 @@ from toolcrib.pods.ipc import GRACE_S, REJECTED
 from toolcrib.pods.protocol import MESSAGES, OutboundMessage, message_id, pod_of
 from toolcrib.pods.spool import Refused, Spool
 from toolcrib.state import Database, Message, Outbox
-from toolcrib.state.outgoing.messages import ChannelMessages
+from toolcrib.state.outgoing.outbox import ChannelMessages
 
 _FILES = 100
 """Messages that are put into the outbox together."""

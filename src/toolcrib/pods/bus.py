@@ -21,7 +21,7 @@ from msgspec import Struct
 from toolcrib.errors import ConfigError, InvalidToken, ToolcribError, UnavailableError
 from toolcrib.spec.moment import written
 from toolcrib.state.installation import install_hint
-from toolcrib.state.outgoing.messages import TOPIC
+from toolcrib.state.outgoing.outbox import TOPIC
 
 if TYPE_CHECKING:
     from nats.aio.client import Client

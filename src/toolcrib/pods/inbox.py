@@ -12,7 +12,7 @@ from toolcrib.pods.channels.channel import Inbound
 from toolcrib.project import Project
 from toolcrib.spec.identifier import derived_id
 from toolcrib.state import DatabaseWatch, Transaction
-from toolcrib.state.outgoing.messages import ChannelMessages
+from toolcrib.state.outgoing.outbox import ChannelMessages
 
 _DUE = (
     "SELECT runs.id, runs.answer, runs.error, channel_inbound.channel, channel_inbound.chat_id,"

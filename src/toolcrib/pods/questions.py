@@ -16,7 +16,7 @@ from toolcrib.pods.channels.channel import USER, Inbound
 from toolcrib.project import Project
 from toolcrib.spec.identifier import derived_id
 from toolcrib.state import DatabaseWatch
-from toolcrib.state.outgoing.messages import ChannelMessages
+from toolcrib.state.outgoing.outbox import ChannelMessages
 
 _PAGE = 500
 _TOO_LONG = "{} needs approval, and is too long for a message: toolcrib approvals show {}"

@@ -220,7 +220,7 @@ class McpCatalog:
         )  # fmt: skip
 
     async def _create_agent(self, ctx: Context, name: str, definition: dict[str, Any]) -> dict[str, Any]:
-        from toolcrib.project.authoring.agent_creation import create_agent
+        from toolcrib.project.authoring.creation import create_agent
 
         creator = ctx.caller.removeprefix("mcp:")
         made = await run_in_thread(lambda: create_agent(self._project, name, definition, creator))
@@ -242,14 +242,13 @@ class McpCatalog:
             "warnings": [f"{one.where} {one.message}" for one in made.warnings],
         }
 
-    async def _list(self, ctx: Context, offset: int = 0, limit: int = 100) -> list[dict[str, Any]]:
+    async def _list(self, ctx: Context, offset: int = 0, limit: int | None = 100) -> list[dict[str, Any]]:
         wish = self._project.wish(ctx.caller, ctx.identity)
         found = await run_in_thread(lambda: self._project.bundles.described(wish, offset, limit))
         return [{"name": name, "description": text} for name, text in found]
 
     async def _glee_list(self, ctx: Context) -> list[dict[str, Any]]:
-        found = self._project.described(ctx.caller, ctx.identity)
-        return [{"name": name, "description": text} for name, text in found]
+        return await self._list(ctx, limit=None)
 
     async def _search(self, ctx: Context, query: str, limit: int = 5) -> list[dict[str, Any]]:
         from toolcrib.search import words_of

@@ -27,11 +27,16 @@ from toolcrib.errors import (
 from toolcrib.executors.mcp.process.local import grants_of, job_of, lacking, started, unconfined_program
 from toolcrib.executors.mcp.process.stdio import StdioLink
 from toolcrib.executors.mcp.server import McpServer
-from toolcrib.guard import SETTINGS, Ledger, resolve
-from toolcrib.manifest.dialects.mcp_file import with_server, without_server
-from toolcrib.manifest.dialects.mcp_servers import ServerSpec, read_server, servers_key
+from toolcrib.guard import resolve
+from toolcrib.manifest.dialects.mcp_servers import (
+    ServerSpec,
+    read_server,
+    servers_key,
+    with_server,
+    without_server,
+)
 from toolcrib.project.config.mcp import FILE
-from toolcrib.project.config.settings import Config, is_trusted, load_config
+from toolcrib.project.config.settings import Config, is_accepted, load_config
 from toolcrib.project.project import Project
 from toolcrib.project.tools.mounted import Mounted
 from toolcrib.project.tools.server_sheets import server_sheet
@@ -328,11 +333,6 @@ def _accepted(project: Project) -> Config:
             hint="To see them and accept them: toolcrib trust",
         )
     return config
-
-
-def is_accepted(config: Config, ledger: Ledger) -> bool:
-    """Return True if the settings are trusted as they are: only one server is added to that, or removed."""
-    return ledger.last(SETTINGS) is not None and (not config.weakening() or is_trusted(config.digest, ledger))
 
 
 def trust_change(project: Project, before: Config, name: str, program: str, channel: str) -> Config:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from toolcrib.errors import UsageError
 from toolcrib.guard import ChainedSecrets, UnreadableError, UserSecrets
 from toolcrib.guard.secrets.command_sources import KeyringSecrets
-from toolcrib.guard.secrets.file_sources import is_secret_name
+from toolcrib.guard.secrets.sources import is_secret_name
 from toolcrib.project.project import Project
 from toolcrib.state import user_name
 

@@ -26,8 +26,8 @@ from pydantic_core import (
 
 from toolcrib.errors import DefinitionError, Violation
 from toolcrib.schema.adapters import adapter_of, some_of
+from toolcrib.schema.decode import to_json, to_json_text
 from toolcrib.schema.docstring import parse_docstring
-from toolcrib.schema.jsonable import to_json, to_json_text
 from toolcrib.schema.plain import described, unwrapped
 from toolcrib.schema.validate import SchemaCheck, refuse
 from toolcrib.schema.walk import rooted

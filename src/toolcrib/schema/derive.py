@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from toolcrib.errors import DefinitionError, InvalidInput
+from toolcrib.schema.decode import to_json
 from toolcrib.schema.docstring import Docs, parse_docstring
-from toolcrib.schema.jsonable import to_json
 from toolcrib.schema.plain import Converter, Plain, described, plain, unwrapped
 from toolcrib.schema.validate import ArgumentCheck
 from toolcrib.schema.walk import rooted

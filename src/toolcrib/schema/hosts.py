@@ -17,8 +17,8 @@ from toolcrib.schema.shapes.parts import (
     with_items,
     with_rules,
     without_unions,
+    written_out,
 )
-from toolcrib.schema.shapes.references import written_out
 from toolcrib.spec.record import record
 
 _SERVER = 16

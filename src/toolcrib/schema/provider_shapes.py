@@ -23,8 +23,8 @@ from toolcrib.schema.shapes.parts import (
     with_items,
     with_rules,
     without_unions,
+    written_out,
 )
-from toolcrib.schema.shapes.references import written_out
 from toolcrib.schema.shapes.strict import strict_schema
 from toolcrib.schema.validate import SchemaCheck
 from toolcrib.spec import Tool

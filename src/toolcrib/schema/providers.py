@@ -68,7 +68,7 @@ def mcp_tool(tool: Tool, wire_name: str) -> dict[str, Any]:
     if wire_name != tool.name:
         entry["title"] = tool.name
     entry["description"] = _with_examples(tool)
-    entry["inputSchema"] = _object_schema(tool.input_schema)
+    entry["inputSchema"] = {"type": "object", "properties": {}, **tool.input_schema}
     output_schema = mcp_output_schema(tool)
     if output_schema is not None:
         entry["outputSchema"] = output_schema
@@ -157,11 +157,6 @@ def _moved(rule: dict[str, Any]) -> dict[str, Any]:
         if isinstance(target, str) and f"{target}/".startswith("#/"):
             rule[word] = "#/properties/result" + target[1:]
     return rule
-
-
-def _object_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy with the type and the properties that every client expects."""
-    return {"type": "object", "properties": {}, **schema}
 
 
 def _with_examples(tool: Tool) -> str:

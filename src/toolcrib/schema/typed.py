@@ -13,8 +13,7 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 import orjson
 
 from toolcrib.errors import InvalidInput
-from toolcrib.schema.decode import as_text, without_space
-from toolcrib.schema.jsonable import to_json_text
+from toolcrib.schema.decode import as_text, to_json_text, without_space
 
 _dumps, _write = orjson.dumps, partial(to_json_text, given=True)
 

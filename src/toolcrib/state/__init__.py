@@ -7,7 +7,6 @@ from toolcrib.state.drivers.sqlite import SqliteDatabase as SqliteDatabase
 from toolcrib.state.outgoing.outbox import Message as Message
 from toolcrib.state.outgoing.outbox import Outbox as Outbox
 from toolcrib.state.outgoing.outbox import next_number
-from toolcrib.state.places import cache_folder, cache_home, data_home, user_name
 from toolcrib.state.private import read_private, write_private
 from toolcrib.state.process import (
     LEASE_S,
@@ -35,5 +34,5 @@ from toolcrib.state.user_settings import (
     user_settings_file,
     user_settings_place,
 )
-from toolcrib.state.vault import Vault, known_projects
+from toolcrib.state.vault import Vault, cache_folder, cache_home, data_home, known_projects, user_name
 from toolcrib.state.watch import DatabaseWatch

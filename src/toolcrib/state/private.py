@@ -77,20 +77,22 @@ def put_private(path: Path, data: bytes, *, first: bool = False) -> None:
 
     Raises `StateUnavailable` if it cannot be written.
     """
-    try:
+    with written(path):
         make_private(path.parent)
         put_file(path, data, first=first)
+
+
+@contextmanager
+def written(path: Path) -> Iterator[None]:
+    """Raise StateUnavailable if a file cannot be written in the block."""
+    try:
+        yield
     except OSError as error:
-        raise unwritable(path, error) from None
-
-
-def unwritable(path: Path, error: OSError) -> StateUnavailable:
-    """Return the error of a file that cannot be written."""
-    return StateUnavailable(
-        f"{path} cannot be written: {error.strerror}",
-        hint="Free disk space if the disk is full, or give this user the right to write there.",
-        details={"path": str(path)},
-    )
+        raise StateUnavailable(
+            f"{path} cannot be written: {error.strerror}",
+            hint="Free disk space if the disk is full, or give this user the right to write there.",
+            details={"path": str(path)},
+        ) from None
 
 
 def put_file(path: Path, data: bytes, *, mode: int = 0o600, first: bool = False) -> bool:
@@ -154,15 +156,6 @@ def diff_of(path: Path, before: str | None, after: str) -> str:
     old, new = (before or "").splitlines(), after.splitlines()
     lines = difflib.unified_diff(old, new, str(path), str(path), n=2, lineterm="")
     return "".join(f"{line}\n" for line in lines)
-
-
-@contextmanager
-def written(path: Path) -> Iterator[None]:
-    """Raise StateUnavailable if a file cannot be written in the block."""
-    try:
-        yield
-    except OSError as error:
-        raise unwritable(path, error) from None
 
 
 def replace_file(path: Path, before: str | None, text: str) -> str:

@@ -6,8 +6,7 @@ decision, the results of calls with an idempotency key, and how often tools were
 
 from __future__ import annotations
 
-from toolcrib.state.outgoing.messages import MESSAGES
-from toolcrib.state.outgoing.outbox import OUTBOX
+from toolcrib.state.outgoing.outbox import MESSAGES, OUTBOX
 
 PROJECT: tuple[str, ...] = (
     """

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from toolcrib.errors import ConfigError, ManifestError, UsageError
 from toolcrib.spec.record import record
-from toolcrib.state.places import first_place
 from toolcrib.state.private import is_shared
+from toolcrib.state.vault import first_place
 
 if TYPE_CHECKING:
     from toolcrib.manifest import Document

@@ -103,7 +103,7 @@ def styled_header(style: ParameterStyle, reference: Reference, value: Any) -> st
 
 
 def styled_cookies(
-    style: ParameterStyle, name: str, reference: Reference, value: Any, others: Collection[str] = ()
+    style: ParameterStyle, name: str, reference: Reference, value: Any, others: Collection[str]
 ) -> Pairs:
     """The cookies of a value. With style `cookie` nothing is encoded, so what ends a cookie is refused."""
     plain = style.style == "cookie"

@@ -20,7 +20,7 @@ from toolcrib.guard import Ledger
 from toolcrib.project import load_config
 from toolcrib.project.trust.trust import settings_rows
 from toolcrib.state import PROJECT, SqliteDatabase, Vault
-from toolcrib.state.outgoing.messages import ChannelMessages
+from toolcrib.state.outgoing.outbox import ChannelMessages
 
 AGENT = {
     "name": "helper",

@@ -18,7 +18,7 @@ from toolcrib.bundles.archive import export_bundle
 from toolcrib.guard import Ledger, Tokens
 from toolcrib.spec.identifier import new_id
 from toolcrib.state import PROJECT, SqliteDatabase, Vault
-from toolcrib.state.outgoing.messages import ChannelMessages
+from toolcrib.state.outgoing.outbox import ChannelMessages
 
 pytestmark = pytest.mark.usefixtures("kernel")
 

@@ -15,7 +15,7 @@ from tests.mcp_servers import RAW, mount
 from tests.patience import GROWING_MS
 from toolcrib import Project
 from toolcrib.errors import ConflictError
-from toolcrib.executors.workspace.startup import STARTUP
+from toolcrib.executors.workspace.grants import STARTUP
 from toolcrib.guard import Ledger
 from toolcrib.project import find
 from toolcrib.spec import Result

@@ -26,7 +26,7 @@ from toolcrib.pods.channels.serving import Settled
 from toolcrib.pods.protocol import MESSAGES, OutboundMessage, message_id
 from toolcrib.pods.spool import Spool
 from toolcrib.state import PROJECT, SqliteDatabase
-from toolcrib.state.outgoing.messages import ChannelMessages
+from toolcrib.state.outgoing.outbox import ChannelMessages
 
 
 class Pod:

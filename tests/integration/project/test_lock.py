@@ -13,8 +13,7 @@ import pytest
 from tests.crib import Crib, failed
 from toolcrib import Project
 from toolcrib.errors import ConfigError, DeniedError
-from toolcrib.project.integrity.lock import Lock, read_lock, write_lock
-from toolcrib.project.integrity.pins import Pins
+from toolcrib.project.integrity.lock import Lock, Pins, read_lock, write_lock
 
 pytestmark = pytest.mark.usefixtures("kernel")
 

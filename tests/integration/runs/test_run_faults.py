@@ -98,7 +98,7 @@ def steps_of(worker: int) -> int:
     for one in Path("/proc").iterdir():
         with suppress(OSError):
             parent = (one / "stat").read_text().rpartition(")")[2].split()[1]
-            if parent == str(worker) and b"worker.steps" in (one / "cmdline").read_bytes():
+            if parent == str(worker) and b"worker.child\0steps" in (one / "cmdline").read_bytes():
                 return int(one.name)
     raise AssertionError(worker)
 
@@ -109,7 +109,7 @@ async def test_the_first_run_of_an_agent_finds_the_libraries_of_models_loaded(cr
     crib.trust()
     folders = {"root": str(crib.root), "data": None, "app": None}
     settings = {**folders, "database": named_database(), "memory_bytes": None}
-    stepper = Stepper((sys.executable, "-P", "-m", "toolcrib.project.worker.steps"), settings)
+    stepper = Stepper((sys.executable, "-P", "-m", "toolcrib.project.worker.child", "steps"), settings)
     try:
         await stepper.start()
         async with asyncio.timeout(120):

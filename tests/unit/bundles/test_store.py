@@ -17,8 +17,7 @@ from toolcrib.bundles import BundleBody, Store, ToolBody, ToolRecord, log_of, re
 from toolcrib.bundles.files import StoreLock
 from toolcrib.bundles.history import MOST_REVISIONS
 from toolcrib.bundles.listing import Listing
-from toolcrib.bundles.reading import DamagedBundle, DamagedTool, NotARecord
-from toolcrib.bundles.records import MIGRATIONS, SCHEMA_VERSION
+from toolcrib.bundles.records import MIGRATIONS, SCHEMA_VERSION, DamagedBundle, DamagedTool, NotARecord
 from toolcrib.bundles.store import REAP_AFTER_S
 from toolcrib.errors import (
     AuditUnavailable,

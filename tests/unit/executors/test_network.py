@@ -17,7 +17,7 @@ from toolcrib.errors import (
     RetryableError,
     TimedOut,
 )
-from toolcrib.executors.workspace.network import CallNetwork
+from toolcrib.executors.workspace.workspace import CallNetwork
 from toolcrib.spec import Network, Tool
 
 

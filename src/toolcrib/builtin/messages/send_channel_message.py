@@ -9,7 +9,7 @@ from toolcrib.builtin.site import Site
 from toolcrib.errors import ToolUnavailable
 from toolcrib.executors.function.threads import run_in_thread
 from toolcrib.spec import Annotations, CallContext, Example
-from toolcrib.state.outgoing.messages import ChannelMessages
+from toolcrib.state.outgoing.outbox import ChannelMessages
 
 CHANNELS = ("whatsapp", "telegram", "discord", "slack")
 

@@ -22,8 +22,7 @@ from toolcrib.executors.output import (
     run_followed,
     uncut,
 )
-from toolcrib.executors.workspace.network import CallNetwork
-from toolcrib.executors.workspace.workspace import Workspace
+from toolcrib.executors.workspace.workspace import CallNetwork, Workspace
 from toolcrib.sandbox import Completed, Confinement
 from toolcrib.sandbox.files.paths import PathCache, Paths
 from toolcrib.spec import Annotations, CallContext, Example, Network, Outcome, Permissions, Tool

@@ -42,7 +42,7 @@ _PLACES = frozenset({"headers", "query", "cookies"})
 _Path = tuple[str | int, ...]
 
 
-def require_no_secrets(contents: Contents, secrets: SecretSource | None = None) -> None:
+def require_no_secrets(contents: Contents, secrets: SecretSource | None) -> None:
     """Raise DeniedError, with each place, if a record contains a value of a secret.
 
     Values are those of the names in the tools and of variables that are named like a secret, as `secrets` has

@@ -12,8 +12,7 @@ from msgspec import Struct
 
 from toolcrib.bundles.archive.contents import ArchivedTool, Contents
 from toolcrib.bundles.forms import require_one_name
-from toolcrib.bundles.reading import require_whole
-from toolcrib.bundles.records import BundleRecord, ToolBody, ToolRecord, Uuid, check_room
+from toolcrib.bundles.records import BundleRecord, ToolBody, ToolRecord, Uuid, check_room, require_whole
 from toolcrib.bundles.store import Store
 from toolcrib.errors import (
     BundleDisabled,

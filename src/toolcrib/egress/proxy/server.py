@@ -13,10 +13,8 @@ from ipaddress import IPv4Address, IPv6Address
 from toolcrib.egress.address import Resolver, SystemResolver
 from toolcrib.egress.destination import Destination, normal_host
 from toolcrib.egress.policy import HostPolicy
-from toolcrib.egress.proxy.dialer import Dialer, ProxyLimits, Unreachable
-from toolcrib.egress.proxy.forwarding import forward
-from toolcrib.egress.proxy.head import BadMessage, RequestHead, plain_answer, read_head
-from toolcrib.egress.proxy.refusal import Denied, HostRefusal
+from toolcrib.egress.proxy.dialer import Denied, Dialer, HostRefusal, ProxyLimits, Unreachable
+from toolcrib.egress.proxy.head import BadMessage, RequestHead, forward, plain_answer, read_head
 from toolcrib.egress.proxy.stream import SocketStream
 from toolcrib.egress.proxy.tunnel import tunnel
 

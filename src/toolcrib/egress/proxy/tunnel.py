@@ -13,10 +13,15 @@ import re
 from typing import Literal
 
 from toolcrib.egress.destination import Destination, normal_host
-from toolcrib.egress.proxy.dialer import Dialer
-from toolcrib.egress.proxy.forwarding import forward
-from toolcrib.egress.proxy.head import MAX_HEAD_BYTES, BadMessage, RequestHead, plain_answer, read_head
-from toolcrib.egress.proxy.refusal import Denied, HostRefusal
+from toolcrib.egress.proxy.dialer import Denied, Dialer, HostRefusal
+from toolcrib.egress.proxy.head import (
+    MAX_HEAD_BYTES,
+    BadMessage,
+    RequestHead,
+    forward,
+    plain_answer,
+    read_head,
+)
 from toolcrib.egress.proxy.stream import SocketStream, idle_limit
 from toolcrib.spec.record import record
 

@@ -2,17 +2,41 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from toolcrib.errors import UsageError
 from toolcrib.manifest.kinds import Effect, Kind, Start, block_of, filled_in, in_workspace, made_of
 from toolcrib.manifest.plugins import on_call
-from toolcrib.manifest.starter import Starter
+from toolcrib.manifest.starter import Answers, Made, Starter, placeholders
 from toolcrib.manifest.yaml.form import Misfit
 from toolcrib.spec import CommandExec, Tool
 from toolcrib.template import Namespaces, Values, literal_text, parse, parse_conditional, render_env
+
+_FOR_SHELL = ("|", "||", "&&", ">", ">>", "<", "2>&1")
+
+
+def _make(answers: Answers) -> Made:
+    """Return the words of the command line; arguments without a placeholder follow them."""
+    try:
+        words = shlex.split(answers.runs)
+        quoted = shlex.split(answers.runs, posix=False)
+    except ValueError as error:
+        raise UsageError(f"the command line cannot be read: {error}") from None
+    if not words:
+        raise UsageError("a command needs the command line that it runs", hint="--run 'wc -l ${path}'")
+    if for_shell := next((word for word in quoted if word in _FOR_SHELL), None):
+        raise UsageError(
+            f"`{for_shell}` is for a shell, and a command runs without one",
+            hint="Write the line into a script, and its path here; or put `sh -c '…'` around it.",
+        )
+    used = set(placeholders(answers.runs))
+    words += [f"${{{name}}}" for name in answers.arguments if name not in used]
+    return Made({"entrypoint": words[0], "args": words[1:], "stdout": {"format": "text"}})
+
 
 _FOLDER = "toolcrib.executors.command"
 
@@ -82,7 +106,7 @@ KIND = Kind(
     config=CommandExec,
     executor=in_workspace(f"{_FOLDER}.executor:CommandExecutor"),
     starter=Starter(
-        on_call("toolcrib.executors.command.starter:make"),
+        _make,
         runs="What does it run? (such as: wc -l ${path})",
         reads="Which folders may it read? (such as: src docs)",
         writes="Which folders may it write?",

@@ -6,13 +6,24 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from toolcrib.errors import UsageError
 from toolcrib.executors.host import Host
 from toolcrib.manifest.kinds import Kind, block_of
 from toolcrib.manifest.plugins import on_call
-from toolcrib.manifest.starter import Starter
+from toolcrib.manifest.starter import Answers, Made, Starter
 from toolcrib.manifest.yaml.form import Misfit
 from toolcrib.spec import Comparison, CompositeExec, Executor, Step, Tool
 from toolcrib.template import Values
+
+
+def _make(answers: Answers) -> Made:
+    """Return one step, which passes the arguments on. The permissions are those of the steps' tools."""
+    if not answers.runs:
+        raise UsageError("a composite tool needs a tool for its first step", hint="--run TOOL")
+    args = {name: f"${{{name}}}" for name in answers.arguments}
+    steps = [{"id": "first", "tool": answers.runs, "args": args}]
+    return Made({"steps": steps, "output": "${steps.first.value}"}, None)
+
 
 _PLANNED = ("id", "tool", "after", "when", "foreach", "concurrency", "args", "on_error")
 
@@ -89,9 +100,7 @@ KIND = Kind(
     name="composite",
     config=CompositeExec,
     executor=_executor,
-    starter=Starter(
-        on_call("toolcrib.executors.composite.starter:make"), runs="Which tool is its first step?"
-    ),
+    starter=Starter(_make, runs="Which tool is its first step?"),
     schema=Path(__file__).with_name("schema.json"),
     docs=(
         "each step is a call of its own",

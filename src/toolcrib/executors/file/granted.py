@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Generic, Literal, NamedTuple, TypeVar
 
 from toolcrib.errors import PermissionDenied, ToolcribError
-from toolcrib.executors.workspace.grants import FileGrants
-from toolcrib.executors.workspace.startup import startup_place
+from toolcrib.executors.workspace.grants import FileGrants, startup_place
 from toolcrib.executors.workspace.workspace import Workspace
 from toolcrib.sandbox import Root, Roots
 from toolcrib.sandbox.files.paths import PathCache, Paths, real_path, within

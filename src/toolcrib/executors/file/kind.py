@@ -7,11 +7,22 @@ from pathlib import Path
 from typing import Any
 
 from toolcrib.manifest.kinds import Effect, Kind, block_of, in_workspace, plain_effect
-from toolcrib.manifest.plugins import on_call
-from toolcrib.manifest.starter import Starter
+from toolcrib.manifest.starter import Answers, Made, Starter
 from toolcrib.manifest.yaml.form import Misfit
 from toolcrib.spec import FileExec, Tool
 from toolcrib.template import Namespaces
+
+
+def _make(answers: Answers) -> Made:
+    """Return a tool that reads any file of one folder, or of those that it may read."""
+    folders = [*answers.read] or [answers.runs or "."]
+    about = f"The file, from the project root; it is below {' or '.join(folders)}"
+    return Made(
+        {"action": "read", "path": "${path}"},
+        {"fs": {"read": folders, "write": []}},
+        properties={"path": {"type": "string", "description": about}},
+        sample={"path": f"{folders[0]}/…".removeprefix("./")},
+    )
 
 
 def _parse(block: dict[str, Any]) -> FileExec:
@@ -37,7 +48,7 @@ KIND = Kind(
     config=FileExec,
     executor=in_workspace("toolcrib.executors.file.executor:FileExecutor"),
     starter=Starter(
-        on_call("toolcrib.executors.file.starter:make"),
+        _make,
         runs="Which folder does it read?",
         arguments=False,
         format="text",

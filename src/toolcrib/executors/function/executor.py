@@ -30,8 +30,8 @@ class _Function:
 def function_executor(
     function: Callable[..., Any],
     isolation: str,
-    adapt: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
-    context_parameter: str | None = None,
+    adapt: Callable[[dict[str, Any]], dict[str, Any]] | None,
+    context_parameter: str | None,
 ) -> Executor:
     """Return the executor of one callable. `isolation` is `async`, `inline`, `thread` or `process`.
 

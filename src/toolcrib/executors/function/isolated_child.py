@@ -33,7 +33,7 @@ def prepare(needs: dict[str, Any]) -> None:
     current._inheriting = True  # noqa: SLF001 - as multiprocessing does: a script without a guard must not call itself
     try:
         spawn.prepare(needs["like"])
-        import toolcrib.schema.jsonable  # noqa: F401 - before the function can change the search path
+        import toolcrib.schema.decode  # noqa: F401 - before the function can change the search path
 
         if needs["module"] not in sys.modules:
             importlib.import_module(needs["module"])
@@ -70,7 +70,7 @@ def value_of(function: Any, arguments: dict[str, Any]) -> bytes:
     import inspect
 
     from toolcrib.executors.function.executor import drained, exhausted
-    from toolcrib.schema.jsonable import to_json_text
+    from toolcrib.schema.decode import to_json_text
 
     value: Any = function(**arguments)
     stream: Any = value

@@ -98,7 +98,7 @@ class Part:
 
 
 def bind_body(
-    config: HttpExec, headers: tuple[Header, ...], names: Namespaces, read_file: ReadFile | None = None
+    config: HttpExec, headers: tuple[Header, ...], names: Namespaces, read_file: ReadFile | None
 ) -> RequestBody | None:
     """Return the body by its format or content type (see docs/http-tools.md); None if there is none.
 

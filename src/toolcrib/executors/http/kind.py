@@ -2,20 +2,44 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
-from toolcrib.errors import InvalidInput
+from toolcrib.errors import InvalidInput, UsageError
 from toolcrib.executors.host import Host
 from toolcrib.manifest.kinds import Kind, block_of, filled_in, made_of, shown_secret
 from toolcrib.manifest.plugins import on_call
-from toolcrib.manifest.starter import Starter
+from toolcrib.manifest.starter import Answers, Made, Starter
 from toolcrib.manifest.yaml.form import Misfit
 from toolcrib.spec import Annotations, BodyPart, Executor, FieldMap, HttpExec, ParameterStyle, Tool
 from toolcrib.template import Namespaces, Values
 from toolcrib.template.url import parse_url, render_url
+
+_BARE = re.compile(r"(?<!\$)\{+\w*\}+")
+
+
+def _make(answers: Answers) -> Made:
+    """Return a GET request of the URL; arguments without a placeholder go into its query."""
+    runs = answers.runs
+    try:
+        host = urlsplit(runs).hostname
+    except ValueError:  # such as an unclosed bracket
+        host = None
+    if not runs.startswith(("https://", "http://")) or not host or "$" in host:
+        hint = "--run 'https://api.example.com/v1/${id}'"
+        raise UsageError("an HTTP tool needs a URL that begins with https:// and a host", hint=hint)
+    if bare := _BARE.search(runs):
+        hint = f"Write ${{{bare[0].strip('{}')}}}"
+        raise UsageError(f"`{bare[0]}` is not a placeholder", hint=hint)
+    url, _, query = runs.partition("?")
+    pairs = dict(pair.partition("=")[::2] for pair in query.split("&") if pair)
+    pairs |= {name: f"${{{name}}}" for name in answers.arguments if f"${{{name}}}" not in runs}
+    block = {"method": "GET", "url": url, **({"query": pairs} if pairs else {})}
+    return Made(block, {"network": {"allow": [host]}})
+
 
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
 _REPEATABLE = _READS | {"PUT", "DELETE"}
@@ -135,7 +159,7 @@ KIND = Kind(
     config=HttpExec,
     executor=_executor,
     starter=Starter(
-        on_call("toolcrib.executors.http.starter:make"),
+        _make,
         runs="Which URL? (such as: https://api.example.com/v1/${id})",
         format="text",
     ),

@@ -11,7 +11,6 @@ import fcntl
 import hashlib
 import json
 import os
-import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import asdict
@@ -49,7 +48,7 @@ class AccessTokens:
         hosts: tuple[str, ...],
         folder: Callable[[], Path],
         learn: Callable[[Mapping[str, str]], None],
-        now: Callable[[], float] = time.time,
+        now: Callable[[], float],
     ) -> None:
         assert auth.oauth2 is not None
         self._auth, self._rule = auth, auth.oauth2

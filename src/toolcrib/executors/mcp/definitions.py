@@ -305,12 +305,11 @@ def tool_of(
     live: str,
     *,
     approval: ApprovalRule,
-    text: str | None = None,
 ) -> Tool:
     """Return the tool that `shown` describes; `live` is the digest of the server's present definition."""
     hints: Mapping[str, Any] = shown.get("annotations") or {}
     schema = shown.get("outputSchema")
-    description = text or shown.get("description") or shown.get("title") or shown["name"]
+    description = shown.get("description") or shown.get("title") or shown["name"]
     return Tool(
         name=name,
         description=description,

@@ -2,20 +2,51 @@
 
 from __future__ import annotations
 
+import keyword
 import os
+import re
 import sys
 from collections.abc import Iterator
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
+from toolcrib.errors import UsageError
 from toolcrib.manifest.kinds import Kind, Start, block_of, filled_in, in_workspace, made_of
-from toolcrib.manifest.plugins import on_call
-from toolcrib.manifest.starter import Starter
+from toolcrib.manifest.starter import Answers, Made, Starter
 from toolcrib.manifest.yaml.diagnostics import Diagnostic
 from toolcrib.manifest.yaml.source import Document
 from toolcrib.spec import PythonExec, Tool
 from toolcrib.template import Values
+
+_TYPES = {
+    "string": "str", "integer": "int", "number": "float", "boolean": "bool", "array": "list",
+    "object": "dict",
+}  # fmt: skip
+"""JSON type to that of Python."""
+
+
+def _make(answers: Answers) -> Made:
+    """Return a call of a function `run` with all arguments, and the module beside the manifest."""
+    if answers.runs:
+        raise UsageError("a Python tool runs a file of its own", hint="Leave out --run.")
+    arguments = answers.arguments
+    if word := next(filter(keyword.iskeyword, arguments), None):
+        raise UsageError(f"`{word}` is a keyword of Python", hint="Give the argument another name.")
+    module = re.sub(r"\W", "_", answers.name, flags=re.ASCII)
+    # A module of the standard library would be found first.
+    if module in sys.stdlib_module_names or not module.isidentifier() or keyword.iskeyword(module):
+        module = f"tool_{module}"
+    missing = {name: " | None = None" if name in answers.optional else "" for name in arguments}
+    parameters = ", ".join(f"{name}: {_TYPES[of]}{missing[name]}" for name, of in arguments.items())
+    shown = ", ".join(f'"{name}": {name}' for name in arguments)
+    about = answers.description.replace("\\", r"\\").replace('"', r"\"")
+    code = (
+        f'"""{about}."""\n\n\ndef run({parameters}) -> dict:\n'
+        f'    """Return what the tool answers, as JSON."""\n    return {{{shown}}}\n'
+    )
+    block = {"module": module, "function": "run", "args": [f"${{{name}}}" for name in arguments]}
+    return Made({**block, "return": "json"}, files={f"{module}.py": code})
 
 
 def _parse(block: dict[str, Any]) -> PythonExec:
@@ -58,7 +89,7 @@ KIND = Kind(
     config=PythonExec,
     executor=in_workspace("toolcrib.executors.python.executor:PythonExecutor"),
     starter=Starter(
-        on_call("toolcrib.executors.python.starter:make"),
+        _make,
         reads="Which folders may it read? (such as: src docs)",
         writes="Which folders may it write?",
     ),

@@ -6,8 +6,7 @@ import os
 from collections.abc import Iterator
 from typing import Literal
 
-from toolcrib.executors.workspace.grants import GIT_SETTINGS, FileGrants
-from toolcrib.executors.workspace.startup import STARTUP
+from toolcrib.executors.workspace.grants import GIT_SETTINGS, STARTUP, FileGrants
 from toolcrib.executors.workspace.workspace import Workspace
 from toolcrib.sandbox import Confinement
 from toolcrib.sandbox.files.grants import BASE, BASE_ETC, PRIVATE, RESERVED

@@ -47,7 +47,7 @@ _AFTER_ALL = "g"
 class Grants:
     """The table `grants` of one user and project. With `key`, only rows that it has signed count."""
 
-    def __init__(self, grants: Database, key: bytes | None = None) -> None:
+    def __init__(self, grants: Database, key: bytes | None) -> None:
         self._grants = grants
         self._key = key
 

@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Lock
 
-from toolcrib.guard.secrets.file_sources import is_secret_name
 from toolcrib.guard.secrets.sources import (
     MAX_VALUE,
     LabelledSource,
     UnreadableError,
+    is_secret_name,
     require_length,
     value_of,
 )

@@ -2,19 +2,66 @@
 
 from __future__ import annotations
 
+import base64
 import codecs
 import copy
+import json
 import logging
 import re
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, NamedTuple
+from urllib.parse import quote, quote_plus
 
 import orjson
 
-from toolcrib.guard.secrets.encodings import encodings_of, json_escaped
+
+def encodings_of(value: str) -> Iterator[str]:
+    """Yield every text that a value is searched as, some of them twice.
+
+    | encoding | for the value `a/b"c` |
+    |---|---|
+    | plain | `a/b"c` |
+    | escaped for JSON | `a/b\\"c` |
+    | percent-encoded, in both cases | `a%2Fb%22c` |
+    | hexadecimal, in both cases | `612f622263` |
+    | base64, standard and URL-safe, also within the base64 of longer data | `YS9iImM=`, `EvYiJj`, `hL2IiY` |
+    """
+    data = _bytes(value)
+    yield value
+    yield json.dumps(value)[1:-1]
+    yield json_escaped(value)
+    for url in (quote(data), quote(data, safe=""), quote_plus(data)):
+        yield url
+        yield re.sub("%..", lambda octet: octet[0].lower(), url)
+    yield data.hex()
+    yield data.hex().upper()
+    for offset in range(3):
+        text = base64.b64encode(bytes(offset) + data).decode()
+        # The characters at both ends that also depend on other data are left out.
+        begin, end = -(-8 * offset // 6), 8 * (offset + len(data)) // 6
+        for inner in (text[begin:end], text[begin:].rstrip("="), text[begin:]):
+            yield inner
+            yield inner.translate(_URL_SAFE)
+
+
+def json_escaped(text: str) -> str:
+    """Return a text as it is within JSON that is not limited to ASCII."""
+    return json.dumps(text, ensure_ascii=False)[1:-1]
+
+
+_URL_SAFE = str.maketrans("+/", "-_")
+
+
+def _bytes(text: str) -> bytes:
+    """Encode as UTF-8; bytes of the environment that are not UTF-8 stay as they are."""
+    try:
+        return text.encode(errors="surrogateescape")
+    except UnicodeEncodeError:
+        return text.encode(errors="surrogatepass")
+
 
 MASK = "***"
 """Replaces a value without a name, or one whose name would reveal something."""
@@ -48,7 +95,7 @@ class Redactor:
 
     `values` maps names to one or several values, which become `***NAME***`, or lists values without names.
     Empty values are ignored. Create one for a set of secrets and keep it: it is cheap if nothing is masked.
-    The encodings are those of `secrets.encodings`. A value in another encoding is not masked, nor is one that
+    The encodings are those of `encodings_of`. A value in another encoding is not masked, nor is one that
     a tool compresses, encrypts, splits, reverses or encodes twice.
     """
 
@@ -253,7 +300,7 @@ LOGGERS = (
     "toolcrib.pods",
     "toolcrib.project.catalog.bundles",
     "toolcrib.project.catalog.reload",
-    "toolcrib.project.control.switches",
+    "toolcrib.project.control.store",
     "toolcrib.runs",
     "toolcrib.serve.http",
     "toolcrib.serve.mcp",

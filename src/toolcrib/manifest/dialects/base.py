@@ -113,7 +113,7 @@ class Draft:
         self,
         value: Any,
         declared: Collection[str],
-        origin: KeyPath | None = None,
+        origin: KeyPath | None,
         *,
         also: Iterable[Any] = (),
     ) -> None:

@@ -20,8 +20,7 @@ from toolcrib.manifest.native import reader as native
 from toolcrib.manifest.native.reader import FILE_NAME, OTHER_NAME, Loaded
 from toolcrib.manifest.plugins import Registry
 from toolcrib.manifest.yaml.diagnostics import Diagnostic, diagnostics_of, make
-from toolcrib.manifest.yaml.files import ANY_FILE, SourceFiles
-from toolcrib.manifest.yaml.source import Document, read
+from toolcrib.manifest.yaml.source import ANY_FILE, Document, SourceFiles, read
 from toolcrib.spec import Permissions, Tool
 from toolcrib.spec.naming import suggestion
 
@@ -51,7 +50,7 @@ def dialect_named(name: str) -> Dialect:
     return dialect
 
 
-def folder_dialects(asked: object = None) -> tuple[str, ...]:
+def folder_dialects(asked: object) -> tuple[str, ...]:
     """Return the formats that folders of tools may be in; one of an installed package if `asked` names it."""
     names = [dialect.name for dialect in DIALECTS.builtin if dialect.endings]
     if isinstance(asked, str) and not DIALECTS.is_builtin(asked):
@@ -170,7 +169,7 @@ def reread(tool: Tool) -> Document | None:
     )
 
 
-def load_tools(tools_dir: Path, files: SourceFiles = ANY_FILE) -> Loaded:
+def load_tools(tools_dir: Path) -> Loaded:
     """Return the tools of a folder, sorted by name: those of native manifests, and those of other formats.
 
     Never raises for a bad file; no folder holds no tools. Only the form is checked here; `check_tool` holds a
@@ -182,11 +181,11 @@ def load_tools(tools_dir: Path, files: SourceFiles = ANY_FILE) -> Loaded:
     others: list[Loaded | None] = []
     with native.uncollected():
         for name in native.folders(base, found):
-            read_one = native.read_folder(f"{base}/{name}", name, found, files)
+            read_one = native.read_folder(f"{base}/{name}", name, found)
             if read_one is not None:
                 native_tools.append(read_one[0])
             else:
-                others.append(load_folder(f"{base}/{name}", files))
+                others.append(load_folder(f"{base}/{name}", ANY_FILE))
     whole = joined([Loaded(tuple(native_tools), tuple(found)), *filter(None, others)])
     return replace(whole, tools=tuple(sorted(whole.tools, key=lambda tool: tool.name)))
 
@@ -208,7 +207,7 @@ def joined(parts: Iterable[Loaded]) -> Loaded:
     return Loaded(tuple(tools.values()), tuple(found), broken)
 
 
-def load_folder(folder: str, files: SourceFiles = ANY_FILE) -> Loaded | None:
+def load_folder(folder: str, files: SourceFiles) -> Loaded | None:
     """Return the tools of a folder with a file of `own_files` instead of a manifest; None for any other."""
     for path, dialect in other_files(folder):
         return read_dialect(path, dialect=dialect, files=files)
@@ -290,9 +289,7 @@ def load_directory(
     return Loaded(loaded.tools, (*found, *loaded.diagnostics), loaded.broken)
 
 
-def load_file(
-    path: Path, granted: Permissions, dialect: str | None = None, files: SourceFiles = ANY_FILE
-) -> Loaded:
+def load_file(path: Path, granted: Permissions, dialect: str | None, files: SourceFiles) -> Loaded:
     """Return every tool of one file. Never raises for a bad file; the format is found out if not named."""
     if path.name not in (FILE_NAME, OTHER_NAME):
         loaded = _read(os.fspath(path), granted, dialect, files, own=_is_own(path.name))

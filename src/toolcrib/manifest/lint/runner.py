@@ -11,8 +11,7 @@ from toolcrib.errors import ManifestError
 from toolcrib.manifest.dialects.registry import entries, misplaced, other_files, reread
 from toolcrib.manifest.native.reader import FILE_NAME, OTHER_NAME, folders, read_folder
 from toolcrib.manifest.yaml.diagnostics import Diagnostic, diagnostics_of, make
-from toolcrib.manifest.yaml.files import ANY_FILE, SourceFiles
-from toolcrib.manifest.yaml.source import Document, read
+from toolcrib.manifest.yaml.source import ANY_FILE, Document, SourceFiles, read
 from toolcrib.spec import Tool
 
 _MOST = 50

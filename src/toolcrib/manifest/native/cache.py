@@ -42,8 +42,7 @@ from toolcrib.manifest.native.reader import (
 )
 from toolcrib.manifest.touches import Touch, touched
 from toolcrib.manifest.yaml.diagnostics import Diagnostic, failure, make
-from toolcrib.manifest.yaml.files import ANY_FILE, SourceFiles
-from toolcrib.manifest.yaml.source import Document, read_with_facts
+from toolcrib.manifest.yaml.source import ANY_FILE, Document, SourceFiles, read_with_facts
 from toolcrib.spec import Tool
 
 _FORM = "toolcrib manifests 11"

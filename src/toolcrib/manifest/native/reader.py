@@ -17,8 +17,7 @@ from toolcrib.errors import ConfigError, ManifestError
 from toolcrib.manifest.kinds import KINDS, made_of
 from toolcrib.manifest.native.schema import fits, kind_names, misfits
 from toolcrib.manifest.yaml.diagnostics import Diagnostic, diagnostics_of, failure, make, quoted
-from toolcrib.manifest.yaml.files import ANY_FILE, SourceFiles
-from toolcrib.manifest.yaml.source import Document, load, read, read_with_facts
+from toolcrib.manifest.yaml.source import ANY_FILE, Document, SourceFiles, load, read, read_with_facts
 from toolcrib.spec import (
     Annotations,
     ApprovalRule,

@@ -322,38 +322,43 @@ def described_fields(schema: Schema | bool, schemas: Schemas, depth: int = 0) ->
     return found
 
 
-def is_file(schema: Schema | bool, schemas: Schemas, depth: int = 0) -> bool:
+def is_file(schema: Schema | bool, schemas: Schemas) -> bool:
     """Return True if the values are bytes, not a text encoding of bytes."""
+    return all(map(_is_bytes, _choices(schema, schemas)))
+
+
+def is_files(schema: Schema | bool, schemas: Schemas) -> bool:
+    """Return True if the values are lists of files, or each is a file or a list of files."""
+    any_list = False
+    for one in _choices(schema, schemas):
+        if is_file(one.get("items", False), schemas):
+            any_list = True
+        elif not _is_bytes(one):
+            return False
+    return any_list
+
+
+def _choices(schema: Schema | bool, schemas: Schemas, depth: int = 0) -> Iterator[Schema]:
+    """Yield what a value may be, apart from null: the targets of references, and each alternative."""
     if not isinstance(schema, dict) or depth > _MAX_DEPTH:
-        return False
+        yield {"not": {}}
+        return
     name = _named(schema)
-    if name is not None:
-        return is_file(schemas.definition(name), schemas, depth + 1)
     either = [part for part in _alternatives(schema) if part != {"type": "null"}]
-    if either:
-        return all(is_file(part, schemas, depth + 1) for part in either)
+    parts = either if name is None else [schemas.definition(name)]
+    for part in parts:
+        yield from _choices(part, schemas, depth + 1)
+    if not parts:
+        yield schema
+
+
+def _is_bytes(schema: Schema) -> bool:
     if schema.get("type", "string") not in ("string", ["string", "null"]):
         return False
     if schema.get("format") == "binary" or schema.get("contentEncoding") == "binary":
         return True
     # Since 3.1 a media type without an encoding means raw bytes (OpenAPI 3.1, Working with Binary Data).
     return "contentMediaType" in schema and "contentEncoding" not in schema and "contentSchema" not in schema
-
-
-def is_files(schema: Schema | bool, schemas: Schemas, depth: int = 0) -> bool:
-    """Return True if the values are lists of files, or each is a file or a list of files."""
-    if not isinstance(schema, dict) or depth > _MAX_DEPTH:
-        return False
-    name = _named(schema)
-    if name is not None:
-        return is_files(schemas.definition(name), schemas, depth + 1)
-    either = [part for part in _alternatives(schema) if part != {"type": "null"}]
-    if either:
-        lists = [is_files(part, schemas, depth + 1) for part in either]
-        return any(lists) and all(
-            many or is_file(part, schemas) for many, part in zip(lists, either, strict=True)
-        )
-    return is_file(schema.get("items", False), schemas, depth + 1)
 
 
 def _named(schema: Schema) -> str | None:

@@ -26,7 +26,7 @@ class OperationAuth:
 class Security:
     """The security schemes of one document; `names` replaces the names of secrets, by scheme."""
 
-    def __init__(self, document: OpenApiDocument, title: str, names: Mapping[str, str] | None = None) -> None:
+    def __init__(self, document: OpenApiDocument, title: str, names: Mapping[str, str] | None) -> None:
         self._document = document
         self._title = _cut(title, _LONGEST_TITLE, " ")
         self._given = dict(names or {})

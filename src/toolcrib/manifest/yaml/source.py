@@ -15,6 +15,7 @@ import re
 import stat
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import lru_cache
 from itertools import islice
 from typing import Any
 
@@ -27,7 +28,6 @@ from toolcrib.manifest.yaml.diagnostics import (
     quoted,
     source_line,
 )
-from toolcrib.manifest.yaml.files import ANY_FILE, SourceFiles
 from toolcrib.manifest.yaml.positions import (
     KeyPath,
     Positions,
@@ -36,6 +36,53 @@ from toolcrib.manifest.yaml.positions import (
     first_tag,
 )
 from toolcrib.spec.naming import json_path, printable
+from toolcrib.spec.record import record
+
+
+@record
+class SourceFiles:
+    """The folders that files may be read from, and the files and folders in them that are closed.
+
+    A manifest may be a symbolic link, as in a mounted ConfigMap of Kubernetes (`tool.yml` to
+    `..data/tool.yml`). But a link to a file of secrets would show its lines in the errors about it. So each
+    file is opened first, and then the place that it really has is checked: nothing can be swapped in between.
+    """
+
+    folders: tuple[str, ...] = ("/",)
+    """Real paths."""
+    closed: tuple[str, ...] = ()
+    """Absolute paths."""
+
+    def check(self, descriptor: int, path: str) -> None:
+        """Refuse the file that was opened by a path, if it may not be read. Raises ManifestError."""
+        if self is ANY_FILE:
+            return
+        # The kernel names the file that is open now. The path could lead to another one by the time it is
+        # looked up.
+        real = os.readlink(f"/proc/self/fd/{descriptor}")
+        place, closed = f"{real}/", self.closed
+        # Reached by a link: a closed place may be a link too, so its target is closed as well.
+        if real != path:
+            closed = (*closed, *map(os.path.realpath, closed))
+        why = ""
+        if place.startswith(_prefixes(closed)):
+            why = "which no tool may read"
+        elif not place.startswith(_prefixes(self.folders)):
+            why = "outside of the project"
+        if why:
+            message = f"this leads to {real}, {why}, so it is not read"
+            hint = "put the file itself here, or a link to another file of the project"
+            raise failure([make(path, (1, 1), "unreadable", message, hint=hint)])
+
+
+ANY_FILE = SourceFiles()
+"""No limits: for a file that its owner names."""
+
+
+@lru_cache(maxsize=64)
+def _prefixes(paths: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(f"{path.rstrip('/')}/" for path in paths)
+
 
 MAX_BYTES = 1 << 20
 _USUAL_BYTES = 1 << 16
@@ -154,7 +201,7 @@ def read(path: str, files: SourceFiles = ANY_FILE) -> bytes:
     return read_with_facts(path, files)[0]
 
 
-def read_with_facts(path: str, files: SourceFiles = ANY_FILE) -> tuple[bytes, os.stat_result]:
+def read_with_facts(path: str, files: SourceFiles) -> tuple[bytes, os.stat_result]:
     """Return the bytes as `read`, and the state of the file just before."""
     try:
         # Without blocking: a named pipe in the place of a manifest would hang the start.

@@ -55,12 +55,12 @@ class ReplayedSecrets:
 
 async def try_examples(
     project: Project,
-    names: Sequence[str] = (),
+    names: Sequence[str],
     *,
-    live: bool = False,
-    replayed: bool = False,
-    caller: str = "cli",
-    identity: Caller | None = None,
+    live: bool,
+    replayed: bool,
+    caller: str,
+    identity: Caller | None,
 ) -> AsyncIterator[Tried]:
     """Try every example of these tools, or of all.
 

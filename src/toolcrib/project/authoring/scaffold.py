@@ -16,7 +16,7 @@ from toolcrib.manifest.starter import Answers, Made, Starter, placeholders
 from toolcrib.project.root import Place, require_inside
 from toolcrib.spec.naming import did_you_mean
 from toolcrib.spec.record import record
-from toolcrib.state.private import unwritable
+from toolcrib.state.private import written
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _TYPES = ("string", "integer", "number", "boolean", "array", "object")
@@ -119,10 +119,8 @@ def write(place: Place, tool: Scaffold) -> list[Path]:
     require_free(place, tool.name, tool.files)
     require_inside(place.root, place.tools / tool.name)
     for path, text in files.items():
-        try:
+        with written(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("x", encoding="utf-8") as file:
                 file.write(text)
-        except OSError as error:
-            raise unwritable(path, error) from None
     return list(files)

@@ -459,8 +459,7 @@ class Bundles:
     ) -> list[BundleAnswer]:
         """Return bundles as they are read, with the number of their tools that the caller may see."""
         from toolcrib.bundles.answers import BundleAnswer
-        from toolcrib.bundles.reading import DamagedBundle
-        from toolcrib.bundles.records import BundleRecord
+        from toolcrib.bundles.records import BundleRecord, DamagedBundle
 
         visible = self.entries.visible(caller, identity)
         with self.stored.lock:

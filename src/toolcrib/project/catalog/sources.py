@@ -35,7 +35,7 @@ from toolcrib.state import cache_folder
 if TYPE_CHECKING:
     from toolcrib.core.toolset import Toolset
     from toolcrib.project.catalog.registry import ToolRegistry
-    from toolcrib.project.control.switches import Switches
+    from toolcrib.project.control.store import Switches
     from toolcrib.project.setup import Setup
     from toolcrib.project.tools.builtins import Builtins
     from toolcrib.project.tools.servers import Servers

@@ -360,6 +360,11 @@ def is_trusted(digest: str, ledger: Ledger) -> bool:
     return row is not None and row.digest == digest
 
 
+def is_accepted(config: Config, ledger: Ledger) -> bool:
+    """Return True if settings are trusted as they are, or weaken nothing in a project that is accepted."""
+    return ledger.last(SETTINGS) is not None and (not config.weakening() or is_trusted(config.digest, ledger))
+
+
 def source_files(root: Path, home: Path, secret: tuple[str, ...] = ()) -> SourceFiles:
     """Return the files that a project's settings and manifests may be read from; none of `secret`."""
     return SourceFiles((str(root),), (*hidden_places(str(root), str(home)), *secret))

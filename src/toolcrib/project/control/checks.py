@@ -13,8 +13,8 @@ from toolcrib.core.controls import Proceed
 from toolcrib.errors import ApprovalRequired, ConflictError, ToolDisabled
 from toolcrib.guard import Decision, Pinned, Policy, Rules, Snapshots, Tokens, ToolDigest
 from toolcrib.manifest.kinds import is_function, kind_of
-from toolcrib.project.control.switches import Switches
-from toolcrib.project.integrity.pins import Pins
+from toolcrib.project.control.store import Switches
+from toolcrib.project.integrity.lock import Pins
 from toolcrib.spec import Caller, Result, Tool
 
 

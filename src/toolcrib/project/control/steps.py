@@ -27,7 +27,7 @@ from toolcrib.project.control.checks import AccessControl, ApprovedCode
 from toolcrib.project.control.records import CallAudit, KeptOutputs, SecretsStep, was_refused
 from toolcrib.project.control.store import DecisionStore
 from toolcrib.project.integrity.fingerprints import Fingerprints
-from toolcrib.project.integrity.pins import Pins
+from toolcrib.project.integrity.lock import Pins
 from toolcrib.project.setup import Setup
 from toolcrib.project.trust.trust import TRUST, ProjectTrust
 from toolcrib.spec import Call, Limits, Result, Tool

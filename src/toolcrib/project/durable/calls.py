@@ -1,4 +1,7 @@
-"""The durable calls of a project: submitted after the checks of every call, and served in this process."""
+"""The durable calls of a project: submitted after the checks of every call, and served in this process.
+
+One that runs already is stored once its caller does not wait for its end.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from toolcrib.core.bound import Bound
 from toolcrib.core.context import Context, current_trace
+from toolcrib.core.decision import Cancel
 from toolcrib.core.toolset import Toolset
-from toolcrib.errors import ToolcribError
+from toolcrib.errors import Cancelled, ToolcribError
 from toolcrib.guard.idempotency import require_key
-from toolcrib.project.durable.adopted import AdoptedCall
 from toolcrib.runs import (
     ClaimedCall,
     DurableCall,
@@ -27,9 +30,10 @@ from toolcrib.runs import (
     live_workers,
     worker_name,
 )
-from toolcrib.runs.ending import Ending, context_of, ending_of, record_ending
+from toolcrib.runs.ending import Ending, Lost, context_of, ending_of, record_ending
 from toolcrib.runs.filters import Change, Changed, Conditions, Filters, changeable
 from toolcrib.runs.questions import facts_of
+from toolcrib.runs.serving import whole
 from toolcrib.runs.worker import Attempt
 from toolcrib.spec import Call, Caller, CallEvent, Result
 from toolcrib.state import Transaction
@@ -355,3 +359,47 @@ class ProjectCalls:
 def _note_end(serving: asyncio.Task[None]) -> None:
     if not serving.cancelled() and (error := serving.exception()) is not None:
         _log.error("this process takes no durable calls any more", exc_info=error)
+
+
+class AdoptedCall:
+    """A direct call that runs in a task of this process, and is kept in the store from now on.
+
+    The task must not end before `end`. Whoever cancels the call, and not only its run here, sets `stored` of
+    its context to False before.
+    """
+
+    def __init__(self, calls: ProjectCalls, ctx: Context, running: asyncio.Task[None]) -> None:
+        self._calls, self._ctx, self._running = calls, ctx, running
+        ctx.stored = True
+        self._storing = asyncio.create_task(self._store())
+
+    async def is_stored(self) -> bool:
+        """Return True once the call is stored; False where it cannot be."""
+        return await asyncio.shield(self._storing) is not None
+
+    async def _store(self) -> ClaimedCall | None:
+        try:
+            return await self._calls.take_running(self._ctx, self._running)
+        except Exception as error:  # The call goes on, and waits for this.
+            if not isinstance(error, ToolcribError):
+                _log.exception("a call that runs could not be stored")
+            self._ctx.stored = False
+            return None
+
+    async def end(self, result: Result) -> None:
+        """Record the end of the call, whole."""
+        with suppress(asyncio.CancelledError):  # It has ended, and is being recorded.
+            await whole(self._end(result))
+
+    async def _end(self, result: Result) -> None:
+        claim = await self._storing
+        if claim is None:
+            return
+        ending: Ending
+        if not isinstance(result.error, Cancelled):
+            ending = ending_of(self._ctx, result)
+        elif self._ctx.stored:
+            ending = Lost("the process that ran it has stopped")
+        else:
+            ending = Cancel(result.error)
+        await self._calls.settle(claim, ending)

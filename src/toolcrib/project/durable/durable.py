@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from toolcrib.runs import Offer
     from toolcrib.runs.agents import AgentRuns, AgentTools, Models
     from toolcrib.runs.retention import Pruner
-    from toolcrib.state.outgoing.messages import ChannelMessages
+    from toolcrib.state.outgoing.outbox import ChannelMessages
 
 T = TypeVar("T")
 
@@ -64,7 +64,7 @@ class DurableParts:
     @property
     def messages(self) -> ChannelMessages:
         """Messages to people on channels."""
-        from toolcrib.state.outgoing.messages import ChannelMessages
+        from toolcrib.state.outgoing.outbox import ChannelMessages
 
         return ChannelMessages(self._steps.store.state)
 

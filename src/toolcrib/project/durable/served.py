@@ -22,7 +22,7 @@ class ServedTools:
     def __init__(
         self,
         toolset: Toolset,
-        most: int | None = None,
+        most: int | None,
         why_not: Callable[[Tool], str | None] = lambda _: None,
         trusts: Callable[[], object] = int,
         providers: Callable[[], tuple[str, ...]] = tuple,

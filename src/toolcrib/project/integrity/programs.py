@@ -99,23 +99,19 @@ def code_places(start: Start, manifest: str, root: Path, paths: Paths) -> list[s
     Those that are closed to all tools are left out. Of a place that cannot be looked at the root of all is
     returned: it may be anywhere.
     """
-    try:
-        return _code_places(start, manifest, root, paths)
-    except ToolcribError:
-        return ["/"]
-
-
-def _code_places(start: Start, manifest: str, root: Path, paths: Paths) -> list[str]:
     named = places_of(start, str(root), os.path.dirname(manifest))
     found = dict.fromkeys(named)
-    for place in (manifest, *named):
-        # Nearly all are no links: for ten thousand tools it counts not to follow each from the top.
-        above, kind = os.path.dirname(place), paths.look(place).kind
-        if kind == stat.S_IFLNK or paths.real(above) != above:
-            found |= dict.fromkeys((*paths.links(place), paths.real(place)))
-            kind = paths.leads_to(place)
-        if kind == stat.S_IFDIR and paths.exists(f"{place}/pyvenv.cfg"):
-            found |= dict.fromkeys(_interpreter(place, paths))
+    try:
+        for place in (manifest, *named):
+            # Nearly all are no links: for ten thousand tools it counts not to follow each from the top.
+            above, kind = os.path.dirname(place), paths.look(place).kind
+            if kind == stat.S_IFLNK or paths.real(above) != above:
+                found |= dict.fromkeys((*paths.links(place), paths.real(place)))
+                kind = paths.leads_to(place)
+            if kind == stat.S_IFDIR and paths.exists(f"{place}/pyvenv.cfg"):
+                found |= dict.fromkeys(_interpreter(place, paths))
+    except ToolcribError:
+        return ["/"]
     closed = _closed_homes(root)
     return [place for place in found if not closed(place)]
 

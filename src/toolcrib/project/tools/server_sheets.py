@@ -12,8 +12,7 @@ from toolcrib.guard import ToolDigest, Trusted
 from toolcrib.guard.trust.definitions import differences
 from toolcrib.manifest.touches import may_touch
 from toolcrib.project.tools.mounted import Mounted
-from toolcrib.project.trust.groups import SHOWN, cut, folded
-from toolcrib.project.trust.sheets import Status, TrustSheet
+from toolcrib.project.trust.sheets import SHOWN, Status, TrustSheet, cut, folded
 from toolcrib.spec import Network, Tool
 from toolcrib.spec.naming import printable
 from toolcrib.spec.record import record

@@ -22,7 +22,7 @@ from toolcrib.manifest.kinds import is_function, is_served
 from toolcrib.manifest.touches import Touch, may_touch
 from toolcrib.project.config.settings import Config
 from toolcrib.project.integrity.fingerprints import FileUse, Fingerprints
-from toolcrib.project.integrity.pins import Pins
+from toolcrib.project.integrity.lock import Pins
 from toolcrib.project.setup import Setup
 from toolcrib.project.trust.reasons import Reasons, subject_of
 from toolcrib.project.trust.sheets import Status, TrustSheet
@@ -433,7 +433,7 @@ class ProjectTrust:
         last, maker = sheet.last, sheet.maker
         if last is None or not sheet.waits or maker or self._waited.get(sheet.subject) == last.digest:
             return False
-        from toolcrib.project.trust.edits import widens_nothing
+        from toolcrib.project.trust.reasons import widens_nothing
 
         manifest = self.ledger.text(last.source)
         if manifest is None or not widens_nothing(tool, last, manifest, self._root):

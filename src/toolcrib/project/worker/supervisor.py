@@ -20,7 +20,7 @@ from toolcrib.runs.processes.stepper import Stepper
 from toolcrib.state import named_database
 
 # -P: otherwise Python searches the working folder first, and runs modules that a project put there.
-_CHILD = (sys.executable, "-P", "-m")
+_CHILD = (sys.executable, "-P", "-m", "toolcrib.project.worker.child")
 
 
 async def serve_worker(
@@ -45,10 +45,10 @@ async def serve_worker(
         raise project.trust.refusal(own=True)
     folders = {"root": project.place.target, "data": os.fspath(project.vault.data)}
     settings = {**folders, "app": app, "database": named_database(), "memory_bytes": None}
-    stepper = Stepper((*_CHILD, "toolcrib.project.worker.steps"), settings)
+    stepper = Stepper((*_CHILD, "steps"), settings)
     limited = {**settings, "memory_bytes": memory_bytes}
     begin = partial(project.calls.stored.begin, worker=worker_name())
-    executors = Executors((*_CHILD, "toolcrib.project.worker.execution"), limited, concurrency, begin)
+    executors = Executors((*_CHILD, "executor"), limited, concurrency, begin)
     try:
         # Before the worker: only these processes know which calls it may take.
         await _together(stepper.start(), executors.start())

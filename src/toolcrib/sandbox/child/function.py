@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 PRELOADED = (
-    "pickle", "multiprocessing.spawn", "toolcrib", "orjson", "toolcrib.schema.jsonable",
+    "pickle", "multiprocessing.spawn", "toolcrib", "orjson", "toolcrib.schema.decode",
     "toolcrib.toolset", "toolcrib.executors.function.executor",
 )  # fmt: skip
 """Modules that the answer of a function needs, and most likely its own module."""

@@ -48,7 +48,7 @@ from toolcrib.serve.mcp.wire import (
 from toolcrib.spec import Call, CallEvent, Catalog, Result
 
 if TYPE_CHECKING:
-    from toolcrib.project.durable.adopted import AdoptedCall
+    from toolcrib.project.durable.calls import AdoptedCall
 
 _log = logging.getLogger("toolcrib.serve.mcp")
 

@@ -28,8 +28,7 @@ from toolcrib.spec.moment import written
 
 if TYPE_CHECKING:
     from toolcrib.core.context import Context
-    from toolcrib.project.durable.adopted import AdoptedCall
-    from toolcrib.project.durable.calls import ProjectCalls
+    from toolcrib.project.durable.calls import AdoptedCall, ProjectCalls
     from toolcrib.runs import DurableCall
 
 TASKS = "io.modelcontextprotocol/tasks"

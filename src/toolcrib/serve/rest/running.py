@@ -28,8 +28,7 @@ from toolcrib.errors import (
     ToolcribError,
     ToolFailed,
 )
-from toolcrib.project.durable.adopted import AdoptedCall
-from toolcrib.project.durable.calls import ProjectCalls
+from toolcrib.project.durable.calls import AdoptedCall, ProjectCalls
 from toolcrib.runs import CallAttempt, CallChange, DurableCall
 from toolcrib.runs.filters import Changed, Filters
 from toolcrib.runs.serving import whole

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.guard.secrets.file_sources import parse_env_file
+from toolcrib.guard.secrets.sources import parse_env_file
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,7 @@ from typing import Any
 
 from toolcrib.guard import ToolDigest, Trusted
 from toolcrib.project.integrity.fingerprints import FileUse
-from toolcrib.project.trust.groups import cut, folded, lines_of
-from toolcrib.project.trust.sheets import TrustSheet
+from toolcrib.project.trust.sheets import TrustSheet, cut, folded, lines_of
 from toolcrib.spec import Annotations, CommandExec, HttpExec, Tool
 
 COMMAND = CommandExec("sh")

@@ -85,7 +85,7 @@ def get_command(tool: str, data: str | None, as_json: bool) -> None:
     That is a record in JSON, or the text of a tool.yml. With --json it is the stored record.
     """
     from toolcrib.bundles import record_text
-    from toolcrib.bundles.reading import require_whole
+    from toolcrib.bundles.records import require_whole
 
     _, found = find_version(open_store(data), tool, change=False)
     require_whole(found)

@@ -32,7 +32,7 @@ def accepted_project(root: str | None, *, ask: bool, load: bool = True) -> Proje
 
 def ask_for_trust(project: Project, which: Callable[[Tool], bool], then: str) -> None:
     """Ask at the terminal, once, for the trust that some tools, agents or workflows wait for."""
-    from toolcrib.project.trust.groups import lines_of
+    from toolcrib.project.trust.sheets import lines_of
     from toolcrib.state import user_name
 
     if given_token() is not None or not at_terminal() or not project.trust.given:

@@ -131,7 +131,7 @@ def try_command(
     TOOL and ARGUMENTS are those of `toolcrib policy add`. Shows how many of the calls would have been
     allowed, asked about or denied, and each call that the rule matches.
     """
-    from toolcrib.project.rehearsal import rehearse, rule_of
+    from toolcrib.project.new_rule import rehearse, rule_of
 
     project = open_project(root)
     rule = _rule(project, effect, tool, arguments, writes=writes, callers=callers)

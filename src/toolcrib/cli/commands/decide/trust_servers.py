@@ -133,7 +133,7 @@ _Chosen = Sequence[tuple["Mounted", "ServerSheet", Collection[str]]]
 
 
 def _accept(project: Project, chosen: _Chosen, channel: Channel) -> None:
-    from toolcrib.project.trust.groups import cut, folded
+    from toolcrib.project.trust.sheets import cut, folded
     from toolcrib.state import user_name
 
     if not chosen:

@@ -127,7 +127,7 @@ class TrustState:
 
     def print_created(self) -> None:
         """Print the files that were created; a person at the terminal has seen them then."""
-        from toolcrib.executors.workspace.startup import startup_use
+        from toolcrib.executors.workspace.grants import startup_use
 
         for file in self.created:
             made = f"{file.path} was created by {file.tool} on {written(file.at)}"
@@ -138,7 +138,7 @@ class TrustState:
     def lines(self) -> Iterator[str]:
         """Yield what waits, in groups."""
         from toolcrib.project.tools.server_sheets import reach_of
-        from toolcrib.project.trust.groups import SHOWN, cut, lines_of
+        from toolcrib.project.trust.sheets import SHOWN, cut, lines_of
 
         weak = [self._weak_line(one) for one in self.settings] if self.settings_wait else []
         # Whole: what a setting starts must not be hidden behind a long text.
@@ -191,7 +191,7 @@ class TrustState:
     def _started(self) -> str:
         """Return a line about the files of the project that the settings start, with what has changed."""
         from toolcrib.guard import SETTINGS, changed_parts
-        from toolcrib.project.trust.groups import folded
+        from toolcrib.project.trust.sheets import folded
 
         row, now = self.project.trust.ledger.last(SETTINGS), self.project.config.started
         if row is None:

@@ -78,7 +78,7 @@ def launched(launch: Launch, machine: MachineView) -> Launch:
             launch = replace(launch, argv=(real, *launch.argv[1:]))
             continue
         read = _LAUNCHERS.get(os.path.basename(path))
-        inner = None if read is None else read(launch, path, machine)
+        inner = None if read is None else read(launch, path, launch.argv[1:], machine)
         if inner is None:
             return replace(launch, argv=(path, *launch.argv[1:]))
         launch = inner
@@ -106,15 +106,11 @@ def _of_pyenv(path: str, machine: MachineView) -> str | None:
     )
 
 
-def _uvx(launch: Launch, path: str, machine: MachineView) -> Launch | None:
-    return _uv_tool(launch, path, launch.argv[1:], machine)
-
-
-def _uv(launch: Launch, path: str, machine: MachineView) -> Launch | None:
+def _uv(launch: Launch, path: str, given: Sequence[str], machine: MachineView) -> Launch | None:
     common = "quiet offline no-progress no-config directory= project="
-    options, words = _read_options("uv", launch.argv[1:], "q", common)
+    options, words = _read_options("uv", given, "q", common)
     if words[:2] == ["tool", "run"]:
-        return _uv_tool(launch, path, words[2:], machine)
+        return _uvx(launch, path, words[2:], machine)
     if words[:1] != ["run"]:
         return None
     more = " no-sync frozen locked active script python= module="
@@ -147,7 +143,7 @@ def _in_bin(env: str, name: str, machine: MachineView, cwd: str) -> str:
     return own if os.access(own := f"{env}/bin/{name}", os.X_OK) else name
 
 
-def _uv_tool(launch: Launch, path: str, given: Sequence[str], machine: MachineView) -> Launch:
+def _uvx(launch: Launch, path: str, given: Sequence[str], machine: MachineView) -> Launch:
     flags = "quiet offline no-progress isolated refresh upgrade no-config native-tls system-certs"
     options, words = _read_options("uvx", given, "qUp:", f"{flags} from= with= python=")
     if not words:
@@ -168,16 +164,11 @@ def _uv_tool(launch: Launch, path: str, given: Sequence[str], machine: MachineVi
     return packages.program_of(launch, package, words[1:], path)
 
 
-def _npx(launch: Launch, path: str, machine: MachineView) -> Launch:
-    return _npm_package(launch, path, launch.argv[1:], machine)
+def _npm(launch: Launch, path: str, given: Sequence[str], machine: MachineView) -> Launch | None:
+    return _npx(launch, path, given[1:], machine) if given[:1] in (("exec",), ("x",)) else None
 
 
-def _npm(launch: Launch, path: str, machine: MachineView) -> Launch | None:
-    words = launch.argv[1:]
-    return _npm_package(launch, path, words[1:], machine) if words[:1] in (("exec",), ("x",)) else None
-
-
-def _npm_package(launch: Launch, path: str, given: Sequence[str], machine: MachineView) -> Launch:
+def _npx(launch: Launch, path: str, given: Sequence[str], machine: MachineView) -> Launch:
     flags = "yes quiet silent no prefer-offline prefer-online offline"
     options, words = _read_options("npx", given, "yqsp:", f"{flags} package=")
     if not words:
@@ -204,7 +195,7 @@ def _beside(path: str, name: str, machine: MachineView) -> str:
     return own if os.access(own, os.X_OK) else machine.which(name) or name
 
 
-_LAUNCHERS: Mapping[str, Callable[[Launch, str, MachineView], Launch | None]] = {
+_LAUNCHERS: Mapping[str, Callable[[Launch, str, Sequence[str], MachineView], Launch | None]] = {
     "uvx": _uvx,
     "uv": _uv,
     "npx": _npx,

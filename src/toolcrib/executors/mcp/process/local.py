@@ -8,10 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from toolcrib.errors import ToolUnavailable
-from toolcrib.executors.mcp.launch.data import data_named
 from toolcrib.executors.mcp.launch.launchers import is_daemon_client, launched
 from toolcrib.executors.mcp.launch.line import Launch, MachineView
-from toolcrib.executors.mcp.launch.needs import launch_of, scripts_outside
+from toolcrib.executors.mcp.launch.needs import data_named, launch_of, scripts_outside
 from toolcrib.executors.mcp.launch.packages import Unresolved
 from toolcrib.executors.mcp.process.refusals import LocalProcess
 from toolcrib.executors.python.interpreter import runs_in

@@ -16,11 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from toolcrib.errors import HostNotAllowed, PermissionDenied, ToolcribError, ToolFailed
 from toolcrib.executors.output import created_in
-from toolcrib.executors.trace.denials import denials_of
+from toolcrib.executors.trace.denials import READ_ONLY, denials_of, named_hosts, refused_paths
 from toolcrib.executors.trace.reach import Reach
-from toolcrib.executors.trace.wording import READ_ONLY, named_hosts, refused_paths
-from toolcrib.executors.workspace.network import CallNetwork
-from toolcrib.executors.workspace.workspace import Workspace
+from toolcrib.executors.workspace.workspace import CallNetwork, Workspace
 from toolcrib.sandbox import Confinement
 from toolcrib.sandbox.files.paths import within
 from toolcrib.spec import Tool

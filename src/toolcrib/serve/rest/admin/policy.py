@@ -22,8 +22,7 @@ from toolcrib.errors import (
     UsageError,
 )
 from toolcrib.guard import Effect, Tokens
-from toolcrib.project.new_rule import NewRule
-from toolcrib.project.rehearsal import rehearse, rule_of
+from toolcrib.project.new_rule import NewRule, rehearse, rule_of
 from toolcrib.project.reports import explain_call
 from toolcrib.serve.http import Answer, Routes
 from toolcrib.serve.rest.records import Body
