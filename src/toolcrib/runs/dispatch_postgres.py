@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 
 from toolcrib.errors import StateUnavailable
 from toolcrib.runs.dispatch import Delivery, Dispatcher, EmbeddedDispatcher, not_taken, within_delay
 from toolcrib.runs.serving import Serving, Take, note_lost
+from toolcrib.spec.identifier import new_id
 from toolcrib.state import LEASE_S, POSTGRES_NOW, Database, Transaction
 from toolcrib.state.drivers.postgres import PostgresDatabase
 
@@ -100,6 +101,10 @@ class PgQueuerDispatcher:
         self._resent[ready] = ended + max(_PAUSE_S, 20 * (ended - began))  # Where many wait, it takes longer.
         return sent
 
+    def forget(self, tx: Transaction, workers: Sequence[str]) -> None:
+        """Let others have what these workers had picked: without a message it is sent again."""
+        tx.run("DELETE FROM pgqueuer WHERE queue_manager_id = ANY(CAST(? AS UUID[]))", list(workers))
+
     def prepare(self) -> None:
         """Import PgQueuer: half a second in which nothing could be served."""
         import toolcrib.runs.serve_postgres  # noqa: F401 - only for its time
@@ -121,7 +126,7 @@ class PgQueuerDispatcher:
                 tx.run(f"DO $toolcrib$ BEGIN EXECUTE $script${script}$script$; END $toolcrib$")
 
     async def serve(
-        self, handlers: Mapping[str, Take], *, stop: asyncio.Event, concurrency: int = 100
+        self, handlers: Mapping[str, Take], *, stop: asyncio.Event, concurrency: int = 100, worker: str = ""
     ) -> None:
         """Take what is sent to these entries and do the work, until `stop` is set and all work has ended.
 
@@ -129,7 +134,7 @@ class PgQueuerDispatcher:
         """
         from toolcrib.runs.serve_postgres import Works, serve_once
 
-        works = Works(self._database, handlers, stop, concurrency)
+        works = Works(self._database, handlers, stop, concurrency, worker or new_id())
         self._serving.append(works)
         try:
             while not stop.is_set():
