@@ -55,7 +55,7 @@ class PgQueuerDispatcher:
         self._silent_s = silent_s
         self.limits: Callable[[str], int] = lambda _entry: 0
         """Returns how many works of an entry may run at a time on all workers together; 0: any number."""
-        self._resent: dict[str, float] = {}
+        self._resent_until = 0.0
         self._emptied = time.monotonic()
         self._serving: list[Serving] = []
         database.migrate_also(self._install)
@@ -84,7 +84,7 @@ class PgQueuerDispatcher:
         Of all processes one does it at a time.
         """
         began = time.monotonic()
-        if began < self._resent.get(ready, 0.0):
+        if began < self._resent_until:
             return 0
         empties, sent = began > self._emptied + _LOG_S, 0
         # Looked at first: an insertion of no rows would notify every worker, too.
@@ -98,7 +98,7 @@ class PgQueuerDispatcher:
                     tx.run("TRUNCATE pgqueuer_log")
                     self._emptied = began
         ended = time.monotonic()
-        self._resent[ready] = ended + max(_PAUSE_S, 20 * (ended - began))  # Where many wait, it takes longer.
+        self._resent_until = ended + max(_PAUSE_S, 20 * (ended - began))  # Where many wait, it takes longer.
         return sent
 
     def forget(self, tx: Transaction, workers: Sequence[str]) -> None:

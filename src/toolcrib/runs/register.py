@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 from toolcrib.runs.dispatch import Dispatcher
 from toolcrib.spec.identifier import new_id
 from toolcrib.spec.record import json_form, record
-from toolcrib.state import Database, has_ended, this_process
+from toolcrib.state import LEASE_S, Database, Transaction, has_ended, this_process
 
 WorkerKind = Literal["worker", "embedded"]
 """`worker`: a process that serves for all. `embedded`: one that has opened the project for something else."""
@@ -65,18 +65,25 @@ class Register:
         self._written: tuple[str, str] | None = None
         self._began_at: float | None = None
 
-    def beat(self, tools: list[str], refused: Mapping[str, str], running: int) -> None:
-        """Write that this worker is there, and the tools that it serves where these have changed."""
+    def beat(
+        self, tools: list[str], refused: Mapping[str, str], running: int, lease_s: float = LEASE_S
+    ) -> tuple[list[LiveWorker], list[str]]:
+        """Write that this worker is there, and what it serves where that has changed.
+
+        Return all workers that were heard of in the last `lease_s` seconds: those that live, and the ids of
+        those whose process has ended on this machine.
+        """
         serves = json.dumps(sorted(tools)), json.dumps(reasons_of(refused))
         with self._database.write(f"worker {self.id}") as tx:
             now = tx.now()
             self._began_at = self._began_at or now
-            if serves == self._written and tx.run(_BEAT, running, now, self.id):
-                return
-            tx.run("DELETE FROM workers WHERE id = ? OR seen_at < ?", self.id, now - _FORGET_S)
-            row = {**self._row, "tools": serves[0], "refused": serves[1], "running": running}
-            tx.add("workers", {**row, "began_at": self._began_at, "seen_at": now})
+            if serves != self._written or not tx.run(_BEAT, running, now, self.id):
+                tx.run("DELETE FROM workers WHERE id = ? OR seen_at < ?", self.id, now - _FORGET_S)
+                row = {**self._row, "tools": serves[0], "refused": serves[1], "running": running}
+                tx.add("workers", {**row, "began_at": self._began_at, "seen_at": now})
+            rows = _heard_of(tx, lease_s)
         self._written = serves
+        return _live(rows), [id for id, process, *_ in rows if has_ended(process)]
 
     def remove(self, dispatcher: Dispatcher, *workers: str) -> None:
         """Remove these workers, which have ended, or without any this one; let others have their messages."""
@@ -89,18 +96,18 @@ class Register:
 
 def live_workers(database: Database, lease_s: float) -> list[LiveWorker]:
     """Return the workers whose process is not dead and was heard of in the last `lease_s` seconds."""
-    return live_and_dead(database, lease_s)[0]
-
-
-def live_and_dead(database: Database, lease_s: float) -> tuple[list[LiveWorker], list[str]]:
-    """Return also the ids of those whose process has ended on this machine without removing them."""
-    # The oldest first: ids begin with their time.
     with database.read() as tx:
-        rows = tx.all(f"{_LIVE} WHERE seen_at > ? ORDER BY id", tx.now() - lease_s)
-    live, dead = list[LiveWorker](), list[str]()
-    for id, process, name, kind, tools, refused, *rest in rows:
-        if has_ended(process):
-            dead.append(id)
-        else:
-            live.append(LiveWorker(name, kind, frozenset(json.loads(tools)), json.loads(refused), *rest))
-    return live, dead
+        return _live(_heard_of(tx, lease_s))
+
+
+def _heard_of(tx: Transaction, lease_s: float) -> list[tuple[Any, ...]]:
+    # The oldest first: ids begin with their time.
+    return tx.all(f"{_LIVE} WHERE seen_at > ? ORDER BY id", tx.now() - lease_s)
+
+
+def _live(rows: list[tuple[Any, ...]]) -> list[LiveWorker]:
+    return [
+        LiveWorker(name, kind, frozenset(json.loads(tools)), json.loads(refused), *rest)
+        for _, process, name, kind, tools, refused, *rest in rows
+        if not has_ended(process)
+    ]

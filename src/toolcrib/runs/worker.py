@@ -16,7 +16,7 @@ from toolcrib.runs.calls import ClaimedCall, DurableCalls
 from toolcrib.runs.dispatch import entry_of, run_entry
 from toolcrib.runs.ending import Done, Ending, HandedBack, Lost, NotHere, record_ending
 from toolcrib.runs.leases import BEAT_S
-from toolcrib.runs.register import Offer, Register, WorkerKind, live_and_dead
+from toolcrib.runs.register import Offer, Register, WorkerKind
 from toolcrib.runs.serving import BATCH, Handlers, Take, Together, Work, note_found, note_lost, whole
 from toolcrib.state import Transaction
 
@@ -261,8 +261,7 @@ class Worker:
         refused = self._refused()
         self._approved = self._calls.approved(refused)
         tools = [name for name in self._offer().tools if name not in refused]
-        self._register.beat(tools, refused, len(self._running))
-        live, dead = live_and_dead(self._calls.database, self._calls.lease_s)
+        live, dead = self._register.beat(tools, refused, len(self._running), self._calls.lease_s)
         if dead:
             self._register.remove(self._calls.dispatcher, *dead)
         # An embedded worker may end with its program at any time, so workers that stay come first.
