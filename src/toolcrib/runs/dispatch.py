@@ -74,18 +74,22 @@ class Dispatcher(Protocol):
         `ready` selects `entry`, `key`, `priority` and `ready_at` of the rows that should have one.
         """
 
+    def forget(self, tx: Transaction, workers: Sequence[str]) -> None:
+        """Let others have what was delivered to workers that have ended, and that they have not taken."""
+
     def prepare(self) -> None:
         """Do what takes time before anything can be served. Called in a thread."""
 
     async def serve(
-        self, handlers: Mapping[str, Take], *, stop: asyncio.Event, concurrency: int = 100
+        self, handlers: Mapping[str, Take], *, stop: asyncio.Event, concurrency: int = 100, worker: str = ""
     ) -> None:
         """Take what is sent to these entries and do the work, until `stop` is set and all work has ended.
 
         Higher priorities come first, then what was ready first. At most `concurrency` works run at a time.
         `handlers` is read again for each look, so it may change; an entry that is `in` it may be taken
         without a look at what other workers run. Where it has a `room`, no more are taken: what is left keeps
-        its place by priority. Cancelling this cancels the work.
+        its place by priority. `worker` is the id by which others `forget` it. Cancelling this cancels the
+        work.
         """
 
 
@@ -118,6 +122,9 @@ class EmbeddedDispatcher:
         """Return 0: a message is as durable as the row that it is about."""
         return 0
 
+    def forget(self, tx: Transaction, workers: Sequence[str]) -> None:
+        """Do nothing: what is delivered is taken in the same transaction."""
+
     def prepare(self) -> None:
         """Do nothing: the first look opens the database."""
 
@@ -143,12 +150,17 @@ class EmbeddedDispatcher:
         return works
 
     async def serve(
-        self, handlers: Mapping[str, Take], *, stop: asyncio.Event, concurrency: int = 100
+        self,
+        handlers: Mapping[str, Take],
+        *,
+        stop: asyncio.Event,
+        concurrency: int = 100,
+        worker: str = "",  # noqa: ARG002 - no message is its
     ) -> None:
         """Take what is sent to these entries and do the work, until `stop` is set and all work has ended."""
         serving = Serving(handlers, stop, concurrency)
         self._serving.append(serving)
-        stopping = asyncio.create_task(_then(stop, serving.woken))
+        stopping = asyncio.create_task(then_wake(stop, serving.woken))
         try:
             with self._database.listening(serving.wake):
                 while not stop.is_set():
@@ -234,6 +246,7 @@ def not_taken(
             yield one
 
 
-async def _then(stop: asyncio.Event, woken: asyncio.Event) -> None:
+async def then_wake(stop: asyncio.Event, woken: asyncio.Event) -> None:
+    """Wake a loop when it must stop."""
     await stop.wait()
     woken.set()

@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 
 from toolcrib.errors import StateUnavailable
 from toolcrib.runs.dispatch import Delivery, Dispatcher, EmbeddedDispatcher, not_taken, within_delay
 from toolcrib.runs.serving import Serving, Take, note_lost
+from toolcrib.spec.identifier import new_id
 from toolcrib.state import LEASE_S, POSTGRES_NOW, Database, Transaction
 from toolcrib.state.drivers.postgres import PostgresDatabase
 
@@ -54,7 +55,7 @@ class PgQueuerDispatcher:
         self._silent_s = silent_s
         self.limits: Callable[[str], int] = lambda _entry: 0
         """Returns how many works of an entry may run at a time on all workers together; 0: any number."""
-        self._resent: dict[str, float] = {}
+        self._resent_until = 0.0
         self._emptied = time.monotonic()
         self._serving: list[Serving] = []
         database.migrate_also(self._install)
@@ -83,7 +84,7 @@ class PgQueuerDispatcher:
         Of all processes one does it at a time.
         """
         began = time.monotonic()
-        if began < self._resent.get(ready, 0.0):
+        if began < self._resent_until:
             return 0
         empties, sent = began > self._emptied + _LOG_S, 0
         # Looked at first: an insertion of no rows would notify every worker, too.
@@ -97,8 +98,12 @@ class PgQueuerDispatcher:
                     tx.run("TRUNCATE pgqueuer_log")
                     self._emptied = began
         ended = time.monotonic()
-        self._resent[ready] = ended + max(_PAUSE_S, 20 * (ended - began))  # Where many wait, it takes longer.
+        self._resent_until = ended + max(_PAUSE_S, 20 * (ended - began))  # Where many wait, it takes longer.
         return sent
+
+    def forget(self, tx: Transaction, workers: Sequence[str]) -> None:
+        """Let others have what these workers had picked: without a message it is sent again."""
+        tx.run("DELETE FROM pgqueuer WHERE queue_manager_id = ANY(CAST(? AS UUID[]))", list(workers))
 
     def prepare(self) -> None:
         """Import PgQueuer: half a second in which nothing could be served."""
@@ -121,7 +126,7 @@ class PgQueuerDispatcher:
                 tx.run(f"DO $toolcrib$ BEGIN EXECUTE $script${script}$script$; END $toolcrib$")
 
     async def serve(
-        self, handlers: Mapping[str, Take], *, stop: asyncio.Event, concurrency: int = 100
+        self, handlers: Mapping[str, Take], *, stop: asyncio.Event, concurrency: int = 100, worker: str = ""
     ) -> None:
         """Take what is sent to these entries and do the work, until `stop` is set and all work has ended.
 
@@ -129,7 +134,7 @@ class PgQueuerDispatcher:
         """
         from toolcrib.runs.serve_postgres import Works, serve_once
 
-        works = Works(self._database, handlers, stop, concurrency)
+        works = Works(self._database, handlers, stop, concurrency, worker or new_id())
         self._serving.append(works)
         try:
             while not stop.is_set():

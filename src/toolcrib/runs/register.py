@@ -6,14 +6,15 @@ import json
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
+from toolcrib.runs.dispatch import Dispatcher
 from toolcrib.spec.identifier import new_id
 from toolcrib.spec.record import json_form, record
-from toolcrib.state import Database, has_ended, this_process
+from toolcrib.state import LEASE_S, Database, Transaction, has_ended, this_process
 
 WorkerKind = Literal["worker", "embedded"]
 """`worker`: a process that serves for all. `embedded`: one that has opened the project for something else."""
 _BEAT = "UPDATE workers SET running = ?, seen_at = ? WHERE id = ?"
-_LIVE = "SELECT name, kind, tools, refused, running, began_at, seen_at, process FROM workers"
+_LIVE = "SELECT id, process, name, kind, tools, refused, running, began_at, seen_at FROM workers"
 _FORGET_S = 3_600.0
 
 
@@ -59,37 +60,54 @@ class Register:
 
     def __init__(self, database: Database, name: str, kind: WorkerKind) -> None:
         self._database = database
-        self._row = {"id": new_id(), "name": name, "kind": kind, "process": this_process()}
+        self.id = new_id()
+        self._row = {"id": self.id, "name": name, "kind": kind, "process": this_process()}
         self._written: tuple[str, str] | None = None
         self._began_at: float | None = None
 
-    def beat(self, tools: list[str], refused: Mapping[str, str], running: int) -> None:
-        """Write that this worker is there, and the tools that it serves where these have changed."""
+    def beat(
+        self, tools: list[str], refused: Mapping[str, str], running: int, lease_s: float = LEASE_S
+    ) -> tuple[list[LiveWorker], list[str]]:
+        """Write that this worker is there, and what it serves where that has changed.
+
+        Return all workers that were heard of in the last `lease_s` seconds: those that live, and the ids of
+        those whose process has ended on this machine.
+        """
         serves = json.dumps(sorted(tools)), json.dumps(reasons_of(refused))
-        id = self._row["id"]
-        with self._database.write(f"worker {id}") as tx:
+        with self._database.write(f"worker {self.id}") as tx:
             now = tx.now()
             self._began_at = self._began_at or now
-            if serves == self._written and tx.run(_BEAT, running, now, id):
-                return
-            tx.run("DELETE FROM workers WHERE id = ? OR seen_at < ?", id, now - _FORGET_S)
-            row = {**self._row, "tools": serves[0], "refused": serves[1], "running": running}
-            tx.add("workers", {**row, "began_at": self._began_at, "seen_at": now})
+            if serves != self._written or not tx.run(_BEAT, running, now, self.id):
+                tx.run("DELETE FROM workers WHERE id = ? OR seen_at < ?", self.id, now - _FORGET_S)
+                row = {**self._row, "tools": serves[0], "refused": serves[1], "running": running}
+                tx.add("workers", {**row, "began_at": self._began_at, "seen_at": now})
+            rows = _heard_of(tx, lease_s)
         self._written = serves
+        return _live(rows), [id for id, process, *_ in rows if has_ended(process)]
 
-    def remove(self) -> None:
-        """Write that this worker has ended."""
-        with self._database.write(f"worker {self._row['id']}") as tx:
-            tx.run("DELETE FROM workers WHERE id = ?", self._row["id"])
+    def remove(self, dispatcher: Dispatcher, *workers: str) -> None:
+        """Remove these workers, which have ended, or without any this one; let others have their messages."""
+        ids = sorted(workers) or [self.id]
+        with self._database.write(f"worker {ids[0]}") as tx:
+            for id in ids:
+                tx.run("DELETE FROM workers WHERE id = ?", id)
+            dispatcher.forget(tx, ids)
 
 
 def live_workers(database: Database, lease_s: float) -> list[LiveWorker]:
     """Return the workers whose process is not dead and was heard of in the last `lease_s` seconds."""
-    # The oldest first: ids begin with their time.
     with database.read() as tx:
-        rows = tx.all(f"{_LIVE} WHERE seen_at > ? ORDER BY id", tx.now() - lease_s)
+        return _live(_heard_of(tx, lease_s))
+
+
+def _heard_of(tx: Transaction, lease_s: float) -> list[tuple[Any, ...]]:
+    # The oldest first: ids begin with their time.
+    return tx.all(f"{_LIVE} WHERE seen_at > ? ORDER BY id", tx.now() - lease_s)
+
+
+def _live(rows: list[tuple[Any, ...]]) -> list[LiveWorker]:
     return [
         LiveWorker(name, kind, frozenset(json.loads(tools)), json.loads(refused), *rest)
-        for name, kind, tools, refused, *rest, process in rows
+        for _, process, name, kind, tools, refused, *rest in rows
         if not has_ended(process)
     ]

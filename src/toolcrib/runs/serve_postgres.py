@@ -1,31 +1,57 @@
-"""A worker of PgQueuer in one event loop; imported where calls are served, for PgQueuer's import is slow."""
+"""The messages of PgQueuer in one event loop; imported where calls are served, for PgQueuer's import is slow.
+
+PgQueuer's tables and its statement that picks messages are used, and not its loop: that wakes ten times a
+second, writes a log that nobody reads, and keeps each message until its work has ended. A row that is taken
+needs no message any more, so it is used up in the same transaction.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
 import os
-from collections.abc import AsyncGenerator, Callable, Mapping
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psycopg
-from pgqueuer.adapters.persistence.qb import QueryBuilderEnvironment, QueryQueueBuilder, QuerySchedulerBuilder
-from pgqueuer.core.executors import EntrypointExecutor, EntrypointExecutorParameters
+from pgqueuer.adapters.persistence.qb import QueryBuilderEnvironment, QueryQueueBuilder
 from pgqueuer.db import PsycopgDriver
 from pgqueuer.domain.settings import DBSettings, Durability
-from pgqueuer.domain.types import Channel, QueueEntrypoint
-from pgqueuer.errors import RetryRequested
-from pgqueuer.models import Job
-from pgqueuer.qm import QueueManager
+from pgqueuer.domain.types import Channel, QueueEntrypoint, QueueManagerId
 from pgqueuer.queries import Queries
+from psycopg.rows import dict_row
 
-from toolcrib.errors import StateUnavailable
-from toolcrib.runs.serving import BATCH, Serving, Take, Together, Work
+from toolcrib.runs.dispatch import then_wake
+from toolcrib.runs.serving import BATCH, Serving, Take, Work, whole
 from toolcrib.state.drivers.postgres import PostgresDatabase, PostgresServer
 
-_LOOK_S = 2.0
-"""Seconds until the next look for messages when no notification comes."""
+if TYPE_CHECKING:
+    from psycopg.pq.abc import PGconn
+
+_LOOK_S, _LEAST_S = 2.0, 0.1
+"""The most and the least seconds until the next look for messages when no notification comes."""
+_USED = "DELETE FROM pgqueuer WHERE id = ANY({})"
+_NOT_TAKEN = "DELETE FROM pgqueuer WHERE queue_manager_id = $1 AND id <> ALL($2)"
+_HELD = "UPDATE pgqueuer SET heartbeat = NOW() WHERE id = ANY($1)"
+# From a second ago: a message may have become due since the look before.
+_NEXT = (
+    "SELECT EXTRACT(EPOCH FROM MIN(execute_after) - NOW())::float8 AS pause FROM pgqueuer"
+    " WHERE status = 'queued' AND execute_after > NOW() - INTERVAL '1 second' AND entrypoint = ANY($1)"
+)
+
+
+class Message(NamedTuple):
+    """A message that was picked."""
+
+    id: int
+    entry: str
+    key: str
+    is_limited: bool
+    """It counts for the limit of its entry while it is there."""
 
 
 def settings(schema: str) -> DBSettings:
@@ -44,193 +70,158 @@ class Works(Serving):
     """The works that run here, whatever connection their messages came by."""
 
     def __init__(
-        self, database: PostgresDatabase, handlers: Mapping[str, Take], stop: asyncio.Event, concurrency: int
+        self,
+        database: PostgresDatabase,
+        handlers: Mapping[str, Take],
+        stop: asyncio.Event,
+        concurrency: int,
+        worker: str,
     ) -> None:
         super().__init__(handlers, stop, concurrency)
         self._database = database
-        self._delivered = Together(self._take_all, BATCH)
+        self.worker = uuid.UUID(worker)
+        """Whose messages these are: `Dispatcher.forget` takes them from a worker that has died."""
+        self.held: dict[int, asyncio.Future[None]] = {}
+        """Works by their messages: of entries with a limit, for as long as a message is there it counts."""
 
-    async def deliver(self, entry: str, key: str) -> asyncio.Future[None] | None:
-        """Take the row of a message and begin the work on it; None if there is nothing to do."""
-        return await self._delivered.add((entry, key))
+    async def take_all(self, messages: Sequence[Message]) -> None:
+        """Take the rows of messages and begin the work on them. A message without a limit is used up."""
+        works = await asyncio.to_thread(self._take_rows, messages)
+        for message, work in zip(messages, works, strict=True):
+            if work is not None:
+                begun = self.begin(work, look_after=message.is_limited)
+                if message.is_limited:
+                    self.held[message.id] = begun
 
-    async def _take_all(self, rows: list[tuple[str, str]]) -> list[asyncio.Future[None] | None]:
-        works = await asyncio.to_thread(self._take_rows, rows)
-        return [None if work is None else self.begin(work) for work in works]
-
-    def _take_rows(self, rows: list[tuple[str, str]]) -> list[Work | None]:
-        works: dict[tuple[str, str], Work | None] = {}
+    def _take_rows(self, messages: Sequence[Message]) -> list[Work | None]:
+        works: dict[Message, Work | None] = {}
         with self._database.write(f"take {os.getpid()} {id(self)}") as tx:
-            for entry, key in sorted(set(rows), key=lambda row: row[1]):  # One order: no deadlock.
-                handler = self.handlers.get(entry)
-                works[entry, key] = None if handler is None else handler(tx, key)
-        # A message that came twice is worked on once.
-        return [works.pop(row, None) for row in rows]
-
-    async def _settle(self) -> None:
-        await self._delivered.settled()
-        await super()._settle()
+            for message in sorted(messages, key=lambda message: message.key):  # One order: no deadlock.
+                handler = self.handlers.get(message.entry)
+                works[message] = None if handler is None else handler(tx, message.key)
+            used = [one.id for one, work in works.items() if work is None or not one.is_limited]
+            if used:  # Else it would notify every worker all the same.
+                tx.later(_USED.format("?"), used)
+        return [works[message] for message in messages]
 
 
 async def serve_once(
     server: PostgresServer, works: Works, silent_s: float, limits: Callable[[str], int]
 ) -> None:
     """Serve until the works must stop, or a connection breaks: then raise StateUnavailable."""
-    lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     try:
         async with await server.connect_async() as statements, await server.connect_async() as notices:
-            link = _NotifiedLink(statements, notices, lost)
-            manager = _Manager.of(link, server.schema)
-            manager.works, manager.limits, manager.lost = works, limits, lost
-            await Queries(link, qbe=QueryBuilderEnvironment(settings(server.schema))).apply_upgrade()
-            run = asyncio.create_task(
-                manager.run(
-                    timedelta(seconds=_LOOK_S),
-                    batch_size=max(1, min(BATCH, works.concurrency)),
-                    heartbeat_timeout=timedelta(seconds=silent_s),
-                    log_aggregation_interval=timedelta(0),
-                )
-            )
-            stopping = asyncio.create_task(works.stop.wait())
-            ends: set[asyncio.Future[Any]] = {run, stopping, lost}
+            names = settings(server.schema)
+            await Queries(PsycopgDriver(statements), qbe=QueryBuilderEnvironment(names)).apply_upgrade()
+            await notices.execute(f"LISTEN {names.channel}")
+            loop, socket = asyncio.get_running_loop(), notices.fileno()
+            queue = _Queue(statements, names, works, silent_s, limits)
+            loop.add_reader(socket, queue.hear, notices.pgconn)
+            stopping = asyncio.create_task(then_wake(works.stop, works.woken))
             try:
-                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+                await queue.serve()
             finally:
-                manager.shutdown.set()
-                # Ends the wait in `_deliver`: what runs continues here, whatever becomes of its message.
-                if not stopping.done() and not lost.done():
-                    lost.set_result(None)
                 stopping.cancel()
-                await asyncio.wait({run})
-            run.result()
+                loop.remove_reader(socket)
     except psycopg.Error as error:
         raise server.unavailable(error) from error
 
 
-class _NotifiedLink(PsycopgDriver):
-    """Statements on one connection, notifications on another: on a single one they would wait for each other.
-
-    `lost` is done when one of them is broken.
-    """
+class _Queue:
+    """Picks messages of the entries that are served now, as many as there is room for."""
 
     def __init__(
         self,
-        statements: psycopg.AsyncConnection[Any],
-        notices: psycopg.AsyncConnection[Any],
-        lost: asyncio.Future[None],
+        link: psycopg.AsyncConnection[Any],
+        names: DBSettings,
+        works: Works,
+        silent_s: float,
+        limits: Callable[[str], int],
     ) -> None:
-        super().__init__(statements)
-        self._lost = lost
-        self._notices = _Notices(notices)
-        self._notices.lost = self._lose
+        self._cursor = psycopg.AsyncRawCursor(link, row_factory=dict_row)
+        self._builder = QueryQueueBuilder(names)
+        self._works, self._limits = works, limits
+        self._silent_s = silent_s
+        self._look_s = min(_LOOK_S, silent_s / 4)
+        self._beats_at = 0.0
+        self._has_limits = False
+        self._pid = link.info.backend_pid
+        self._lost: psycopg.Error | None = None
 
-    def _lose(self) -> None:
-        if not self._lost.done():
-            self._lost.set_result(None)
-
-    async def fetch(self, query: str, *args: object) -> list[dict[str, object]]:
-        try:
-            return await super().fetch(query, *args)
-        except psycopg.OperationalError:
-            self._lose()
-            raise
-
-    async def execute(self, query: str, *args: object) -> str:
-        try:
-            return await super().execute(query, *args)
-        except psycopg.OperationalError:
-            self._lose()
-            raise
-
-    async def add_listener(self, channel: str, callback: Callable[[str | bytes | bytearray], None]) -> None:
-        await self._notices.add_listener(channel, callback)
-
-    async def __aenter__(self) -> _NotifiedLink:
-        await self._notices.__aenter__()
-        return await super().__aenter__()
-
-    async def __aexit__(self, *exc_info: object) -> None:
-        await self._notices.__aexit__(*exc_info)
-        await super().__aexit__(*exc_info)
-
-
-class _Notices(PsycopgDriver):
-    """Takes notifications as they come. psycopg's own wait for them wakes up ten times a second."""
-
-    lost: Callable[[], None]
-
-    async def watch_notifies(self) -> None:
-        loop, socket = asyncio.get_running_loop(), self._connection.fileno()
-        loop.add_reader(socket, self._read)
-        try:
-            await self.shutdown.wait()
-        finally:
-            loop.remove_reader(socket)
-
-    def _read(self) -> None:
-        link = self._connection.pgconn
+    def hear(self, link: PGconn) -> None:
+        """Take notices as they come; psycopg's own wait for them wakes up ten times a second."""
         try:
             link.consume_input()
-        except psycopg.OperationalError:
-            self.shutdown.set()
-            self.lost()
+        except psycopg.Error as error:
+            self._lost = error
+            self._works.wake()
         while (notice := link.notifies()) is not None:
-            for callback in self._listeners.get(notice.relname.decode(), ()):
-                callback(notice.extra.decode())
+            # A message that is gone makes room for another one only where there is a limit; `serve` looks
+            # after what is removed here.
+            is_new = b'"delete"' not in notice.extra
+            if is_new or (self._has_limits and notice.be_pid != self._pid):
+                self._works.woken.set()
 
+    async def serve(self) -> None:
+        """Take messages until the works must stop, and keep those with a limit until their works end."""
+        works = self._works
+        # Those of a connection that broke before their rows were taken.
+        await self._run(_NOT_TAKEN, works.worker, list(works.held))
+        while self._lost is None and not (works.stop.is_set() and not works.held):
+            works.woken.clear()
+            await self._keep()
+            room = 0 if works.stop.is_set() else min(BATCH, works.room)
+            messages = await self._pick(room) if room > 0 else []
+            if messages:
+                await whole(works.take_all(messages))
+            works.keeps_up = len(messages) < room
+            if room == 0 or works.keeps_up:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(await self._pause() if room else self._look_s):
+                        await works.woken.wait()
+        if self._lost is not None:
+            raise self._lost
 
-class _Manager(QueueManager):
-    """Picks messages of the entries that are served now, as many as there is room for."""
+    async def _keep(self) -> None:
+        """Remove the messages of works that have ended, and renew those of others."""
+        held = self._works.held
+        ended = [id for id, work in held.items() if work.done()]
+        if ended:
+            await self._run(_USED.format("$1"), ended)
+            for id in ended:
+                del held[id]
+        if held and time.monotonic() >= self._beats_at:
+            self._beats_at = time.monotonic() + self._silent_s / 4
+            await self._run(_HELD, list(held))
 
-    works: Works
-    _begun = 0
-    """Works that run and whose messages this manager has."""
-    limits: Callable[[str], int]
-    lost: asyncio.Future[None]
-
-    @classmethod
-    def of(cls, link: _NotifiedLink, schema: str) -> _Manager:
-        names = settings(schema)
-        queries = Queries(
-            link,
-            qbe=QueryBuilderEnvironment(names),
-            qbq=QueryQueueBuilder(names),
-            qbs=QuerySchedulerBuilder(names),
+    async def _pick(self, most: int) -> list[Message]:
+        entries = [QueueEntrypoint(entry) for entry in self._works.handlers]
+        limits = {entry: self._limits(entry) for entry in entries}
+        self._has_limits = any(limits.values())
+        query = self._builder.build_dequeue_query(
+            batch_size=most,
+            entrypoints=entries,
+            concurrency_limits=list(limits.values()),
+            queue_manager_id=QueueManagerId(self._works.worker),
+            global_concurrency_limit=None,
+            heartbeat_timeout=timedelta(seconds=self._silent_s),
         )
-        return cls(queries, channel=names.channel)
-
-    def entrypoints_below_capacity_limits(self) -> set[QueueEntrypoint]:
-        """Return the entries that are served now."""
-        wanted = {QueueEntrypoint(entry) for entry in self.works.handlers}
-        for entry in wanted:
-            known, limit = self.entrypoint_registry.get(entry), self.limits(entry)
-            if known is None or known.parameters.concurrency_limit != limit:
-                parameters = EntrypointExecutorParameters(limit, self._deliver)
-                self.entrypoint_registry[entry] = EntrypointExecutor(parameters)
-        return wanted
-
-    async def fetch_jobs(
-        self,
-        batch_size: int,
-        global_concurrency_limit: int | None,  # noqa: ARG002 - as the base class has it
-        heartbeat_timeout: timedelta,
-    ) -> AsyncGenerator[Job, None]:
-        """Yield the next messages."""
-        # PgQueuer itself counts the works whose messages this manager has.
-        room = max(0, self.works.room + self._begun)
-        async for job in super().fetch_jobs(batch_size, room, heartbeat_timeout):
-            yield job
-        self.works.keeps_up = self.works.room > 0  # Else it ended for want of room.
-
-    async def _deliver(self, job: Job) -> None:
-        """Take the row of a message and keep the message until the work on it has ended."""
-        if self.works.stop.is_set() or self.lost.done():
-            raise RetryRequested
         try:
-            work = await self.works.deliver(job.entrypoint, (job.payload or b"").decode())
-        except StateUnavailable:
-            raise RetryRequested(timedelta(seconds=1)) from None
-        if work is not None:
-            self._begun += 1
-            await asyncio.wait({work, self.lost}, return_when=asyncio.FIRST_COMPLETED)
-            self._begun -= 1
+            rows = await self._run(query.sql, *query.args)
+        except (psycopg.errors.UniqueViolation, psycopg.errors.DeadlockDetected):
+            return []  # Another worker has taken the last place of a limit.
+        return [
+            Message(row["id"], row["entrypoint"], row["payload"].decode(), limits[row["entrypoint"]] > 0)
+            for row in rows
+            if row["id"] not in self._works.held  # One of ours whose renewal was late.
+        ]
+
+    async def _pause(self) -> float:
+        """Return the seconds until the next message is due, or until the next look."""
+        entries = list(self._works.handlers)
+        pause = (await self._run(_NEXT, entries))[0]["pause"]
+        return self._look_s if pause is None else min(self._look_s, max(_LEAST_S, pause))
+
+    async def _run(self, query: str, *arguments: object) -> list[Any]:
+        await self._cursor.execute(query, arguments or None)
+        return await self._cursor.fetchall() if self._cursor.description else []

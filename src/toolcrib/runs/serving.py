@@ -60,11 +60,6 @@ class Together(Generic[_I, _T]):
             self._task = asyncio.create_task(self._run())
         return await answer
 
-    async def settled(self) -> None:
-        """Wait until every item is handled."""
-        if self._task is not None:
-            await self._task
-
     async def _run(self) -> None:
         while self._items:
             batch, self._items = self._items[: self._most], self._items[self._most :]

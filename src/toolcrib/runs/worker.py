@@ -16,7 +16,7 @@ from toolcrib.runs.calls import ClaimedCall, DurableCalls
 from toolcrib.runs.dispatch import entry_of, run_entry
 from toolcrib.runs.ending import Done, Ending, HandedBack, Lost, NotHere, record_ending
 from toolcrib.runs.leases import BEAT_S
-from toolcrib.runs.register import Offer, Register, WorkerKind, live_workers
+from toolcrib.runs.register import Offer, Register, WorkerKind
 from toolcrib.runs.serving import BATCH, Handlers, Take, Together, Work, note_found, note_lost, whole
 from toolcrib.state import Transaction
 
@@ -97,7 +97,9 @@ class Worker:
         full = asyncio.Event()
         """Set when nothing more may be taken."""
         serve = asyncio.create_task(
-            self._calls.dispatcher.serve(self._handlers, stop=full, concurrency=self._concurrency)
+            self._calls.dispatcher.serve(
+                self._handlers, stop=full, concurrency=self._concurrency, worker=self._register.id
+            )
         )
         stopped = asyncio.create_task(stop.wait())
         try:
@@ -118,7 +120,7 @@ class Worker:
             beat.cancel()
             await asyncio.gather(serve, beat, return_exceptions=True)
             with suppress(StateUnavailable):
-                self._register.remove()
+                self._register.remove(self._calls.dispatcher)
             self._beating.shutdown(wait=False)
         if not serve.cancelled():
             serve.result()  # Raises what has ended it, if that was not `stop`.
@@ -259,10 +261,11 @@ class Worker:
         refused = self._refused()
         self._approved = self._calls.approved(refused)
         tools = [name for name in self._offer().tools if name not in refused]
-        self._register.beat(tools, refused, len(self._running))
+        live, dead = self._register.beat(tools, refused, len(self._running), self._calls.lease_s)
+        if dead:
+            self._register.remove(self._calls.dispatcher, *dead)
         # An embedded worker may end with its program at any time, so workers that stay come first.
         if self._kind == "embedded":
-            live = live_workers(self._calls.database, self._calls.lease_s)
             self._elsewhere = frozenset().union(*(one.tools for one in live if one.kind == "worker"))
 
 

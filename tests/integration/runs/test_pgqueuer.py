@@ -16,10 +16,18 @@ import pytest
 from tests.crib import Crib
 from tests.databases import close_databases, open_database
 from tests.durable_worker import Log, Recorded, WorkerProcess, open_calls, worker_of
+from tests.patience import patient, wait_for
 from tests.postgres import PostgresProcess
 from toolcrib import Project
 from toolcrib.errors import InvalidInput, StateUnavailable
-from toolcrib.runs import Delivery, EmbeddedDispatcher, PgQueuerDispatcher, dispatcher_for
+from toolcrib.runs import (
+    Delivery,
+    EmbeddedDispatcher,
+    PgQueuerDispatcher,
+    dispatcher_for,
+    live_workers,
+    worker_name,
+)
 from toolcrib.runs.sessions import RunDraft, durable_runs
 from toolcrib.state import PROJECT, SqliteDatabase
 from toolcrib.state.drivers.postgres import PostgresDatabase
@@ -120,6 +128,24 @@ async def test_a_message_that_a_dead_worker_picked_is_delivered_again(
     async with serving(calls, log, "nap"):
         assert (await calls.wait(call_id, PATIENCE_S)).state == "done"
     assert len(log.lines("start")) == 1
+
+
+async def test_what_a_worker_of_this_machine_had_picked_is_delivered_as_soon_as_it_is_dead(
+    log: Log, url: str, tmp_path: Path
+) -> None:
+    calls = open_calls(url, 300.0)
+    worker = WorkerProcess(url, tmp_path, "other", lease_s=300.0)
+    await asyncio.to_thread(wait_for, lambda: live_workers(calls.database, 300.0), "its entry")
+    call_id = calls.submit("nap", {})
+    with psycopg.connect(url) as connection:
+        connection.execute(
+            "UPDATE pgqueuer SET status = 'picked', heartbeat = NOW(),"
+            " queue_manager_id = (SELECT CAST(id AS UUID) FROM workers)"
+        )
+    worker.end()
+    async with serving(calls, log, "nap"):
+        assert (await calls.wait(call_id, patient(10.0))).state == "done"
+        assert [one.name for one in live_workers(calls.database, 300.0)] == [worker_name()]
 
 
 async def test_a_message_that_comes_twice_is_one_call(calls: Recorded, log: Log) -> None:

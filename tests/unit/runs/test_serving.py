@@ -31,5 +31,4 @@ async def test_what_comes_while_one_is_handled_is_handled_together() -> None:
     assert isinstance(b, OSError)
     assert isinstance(bad, OSError)
     assert isinstance(gone, asyncio.CancelledError)
-    await together.settled()
     assert await together.add("later") == "LATER"

@@ -20,7 +20,7 @@ from toolcrib.spec.record import record
 
 SCHEMA_FILE = "schemas/tool.schema.json"
 """Below the home folder; manifests begin with `# yaml-language-server: $schema=../../schemas/…`."""
-_NOT_MADE = (errno.EEXIST, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOTDIR)
+_NO_FOLDER = (errno.EEXIST, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOTDIR)
 """Errors that concern the name of the folder."""
 _FILES = Path(__file__).parents[1] / "starter_files"
 PROGRAMS = ("claude", "codex", "gemini")
@@ -52,7 +52,7 @@ def make(folder: str | os.PathLike[str], *, examples: bool = False) -> Made:
         created += environment
     except OSError as error:
         message = f"{error.filename or root} cannot be written: {error.strerror}"
-        if error.errno in _NOT_MADE:
+        if error.errno in _NO_FOLDER:
             raise UsageError(message, hint="Name a folder, or where one can be made.") from None
         hint = "Fix that and run it again: existing files stay, and missing ones are made."
         raise StateUnavailable(message, hint=hint) from None

@@ -181,7 +181,7 @@ class DurableCalls(SubmittedCalls, WaitingCalls):
 
     def resend(self) -> int:
         """Send what is ready and whose message was lost; return the number."""
-        return sum(map(self.dispatcher.resend, self.to_send))
+        return self.dispatcher.resend(" UNION ALL ".join(self.to_send))
 
     @staticmethod
     def running(tx: Transaction, tool: str) -> int:
