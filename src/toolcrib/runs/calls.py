@@ -21,7 +21,7 @@ from toolcrib.runs.filters import Change, Filters, batches, changeable, conditio
 from toolcrib.runs.history import ENDED, CallState, DurableCall, StoredCalls, states_of
 from toolcrib.runs.leases import IS_LOST, lost_rows
 from toolcrib.runs.questions import Waits, add_answers, add_questions, open_questions
-from toolcrib.spec.identifier import new_id
+from toolcrib.spec.identifier import made_at, new_id
 from toolcrib.state import LEASE_S, Database, DatabaseWatch, Transaction, ask, this_process
 
 _MAX_RESCUES = 3
@@ -88,6 +88,8 @@ _WOKEN = (
     "UPDATE calls SET state = ?, room = NULL, ready_at = ?, error = ?, ended_at = ?"
     " WHERE id = ? AND state = 'waiting'"
 )
+_OF_CALL = "(SELECT submitted_at FROM calls WHERE id = call_id)"
+_RAN_BEFORE = f"UPDATE call_attempts SET began_at = {_OF_CALL} WHERE call_id = ?"
 _CLOSE = "UPDATE call_attempts SET ended_at = ?, ending = ?, reason = ? WHERE call_id = ?"
 # Attempts are noted by their own rows. The call's row is locked by now, so the number is free.
 _NOTE = (
@@ -112,7 +114,7 @@ class Submission(TypedDict, total=False):
     session_id: str | None
     run_id: str | None
     id: str | None
-    """A UUID version 7 that it has already."""
+    """A UUID version 7 that it has already. Its time is when the call was made."""
     approval: str | None
     """What it waits for."""
     deliver: bool
@@ -214,7 +216,8 @@ class DurableCalls(StoredCalls):
         """Store a call that this process runs already, and take it; arguments are those of `submit`."""
         with self._database.write(f"call {os.getpid()} {id(call)}") as tx:
             claim = self.take(tx, self.submit(**call, transaction=tx, deliver=False), worker)
-        assert claim is not None
+            assert claim is not None
+            tx.run(_RAN_BEFORE, claim.id)
         return claim
 
     async def wait(self, id: str, timeout_s: float | None = None) -> DurableCall:
@@ -560,8 +563,9 @@ def _row(now: float, tool: str, arguments: Mapping[str, Any], **more: Unpack[Sub
     key, approval = more.get("idempotency_key"), more.get("approval")
     if key == "":
         raise InvalidInput("an idempotency key must not be empty")
+    id = more.get("id") or new_id(now)
     return {
-        "id": more.get("id") or new_id(now),
+        "id": id,
         "tool": tool,
         "arguments": json.dumps(arguments, sort_keys=True).encode(),
         "caller": more.get("caller", "local"),
@@ -574,7 +578,7 @@ def _row(now: float, tool: str, arguments: Mapping[str, Any], **more: Unpack[Sub
         "state": "ready" if approval is None else "waiting",
         "approval": approval,
         "ready_at": now + within_delay(more.get("delay_s", 0.0)),
-        "submitted_at": now,
+        "submitted_at": min(now, made_at(id) or now),
         **dict.fromkeys(("epoch", "attempts", "snoozes", "rescues"), 0),
         **dict.fromkeys(("worker", "holder", "lease_ends_at")),
     }

@@ -16,7 +16,7 @@ from toolcrib.project.trust.groups import SHOWN, cut, folded
 from toolcrib.project.trust.sheets import Status, TrustSheet
 from toolcrib.spec import Network, Tool
 from toolcrib.spec.naming import printable
-from toolcrib.spec.record import record
+from toolcrib.spec.record import camel, record
 
 
 @record
@@ -95,7 +95,7 @@ class ServerSheet:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
-        return asdict(self)
+        return camel(asdict(self))
 
 
 def server_sheet(mounted: Mounted) -> ServerSheet:

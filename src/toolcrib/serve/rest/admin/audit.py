@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Struct, UnsetType, convert
 
 from toolcrib.bundles.records import Moment
 from toolcrib.errors import AuditUnavailable
@@ -17,7 +17,6 @@ from toolcrib.serve.http import Answer, Routes
 from toolcrib.serve.rest.pages import PageQuery, page_start
 from toolcrib.serve.rest.records import in_zone
 from toolcrib.serve.rest.services import RestRequest
-from toolcrib.serve.rest.shaping import shaped
 
 ROUTES = Routes()
 
@@ -127,7 +126,7 @@ def list_audit_lines(request: RestRequest) -> Answer:
     last = next((line.entry for line in reversed(page) if line.entry is not None), None)
     more = len(found) > len(page) and last is not None
     token = page_token(question, [last.seq]) if more and last is not None else None
-    return Answer(LinePage(lines=[shaped(Line, line.as_dict()) for line in page], next_page_token=token))
+    return Answer(LinePage(lines=[convert(line.as_dict(), Line) for line in page], next_page_token=token))
 
 
 @ROUTES.add("GET", "/audit/verify", "admin", {200: AuditVerdict}, AuditUnavailable)
@@ -139,7 +138,7 @@ def verify_audit(request: RestRequest) -> Answer:
         )
     except OSError as error:
         raise _unreadable(error) from None
-    return Answer(shaped(AuditVerdict, verdict.as_dict()))
+    return Answer(convert(verdict.as_dict(), AuditVerdict))
 
 
 def _unreadable(error: OSError) -> AuditUnavailable:

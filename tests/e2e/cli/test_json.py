@@ -1,0 +1,246 @@
+"""`--json` of each command: keys in camelCase, and REST's document where REST has one of the same thing."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.commands import run
+from tests.filled import filled
+from tests.http_server import HttpServerProcess
+from tests.unit.cli.test_help import EVERY
+
+SPEC = {
+    "openapi": "3.1.0",
+    "info": {"title": "Shop", "version": "1"},
+    "servers": [{"url": "https://shop.example.com"}],
+    "paths": {"/items": {"get": {"operationId": "find_items", "responses": {"200": {"description": "x"}}}}},
+}
+LINES = """
+agents add claude
+agents choose "Helps in the shop."
+agents import other.md --dry-run
+agents list
+agents show helper
+agents task "count it" --agent helper
+approvals list --status all
+approvals show {approval}
+approvals approve {approval} --yes
+approvals deny {other} --yes
+approvals show {other}
+approvals grants
+approvals revoke {other}
+audit search
+audit tail
+audit verify
+bundle create spare
+bundle list
+bundle show shop-api
+bundle disable spare
+bundle enable spare
+bundle export shop-api shop.zip
+bundle import shop.zip --dry-run
+bundle delete spare
+bundle tool put shop-api record.json
+bundle tool get shop-api/list@v1
+bundle tool history shop-api/list@v1
+bundle tool revisions shop-api/list@v1
+bundle tool versions shop-api/list
+bundle tool disable shop-api/list@v1
+bundle tool enable shop-api/list@v1
+bundle tool delete shop-api/list@v1 --yes
+calls list
+calls submit stock_count "c=exit 3"
+calls wait --last
+calls show --last
+calls retry --last
+calls cancel --tool stock_count --yes
+connect claude-code
+doctor
+import convert .toolcrib/tools/stock_count/tool.yml --to flexigpt
+import openapi api.json
+init --examples
+lint
+list
+list stock
+messages list
+messages show gone
+messages retry gone
+new count_things --kind command --run "wc -l ${{path}}"
+policy add deny stock_move --yes
+policy explain orders_refund
+policy show
+policy try deny stock_move
+run stock_count "c=echo hi"
+run stock_count "c=cat /etc/shadow"
+run stock_count d=1
+run orders_refund "c=exit 3" --dry-run
+run orders_refund "c=exit 3"
+runs list
+runs show {workflow}
+runs wait {run}
+runs watch {workflow}
+runs fork {run} --prompt again
+runs cancel --last
+runs retry {workflow}
+runs run helper "how many"
+runs prune
+runs sessions create
+runs sessions list
+secrets list
+secrets check
+secrets set SHOP_KEY
+secrets login stock_count
+servers list
+servers add tiny --yes --json -- python3 calculator.py
+servers login calculator
+servers logout calculator
+servers remove tiny --yes
+show weather_forecast
+status
+test
+token create bot --scope invoke
+token list
+token revoke bot
+trace stock_count "c=cat /etc/passwd"
+trust
+trust --check
+trust --yes
+workflows list
+workflows show closing
+workflows run closing day=Monday
+"""
+APART = {"pod up", "pod-run"}
+"""Commands that need a pod; their documents are those of files, whose form is not ours."""
+OF_USERS = {
+    *("arguments", "metadata", "params", "value", "variables"),
+    *("agent", "document", "permissions", "rule", "rules", "settings", "steps", "tools.script", "would"),
+    *("argSchema", "definitions", "inputs", "refused", "started", "schema"),
+    "fields",  # Those of a line of the audit log, as they are in its file.
+}
+"""Keys below which names of arguments, settings, manifests and schemas are keys."""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServerProcess]:
+    """A server of a project with calls, runs and what waits for a person."""
+    with filled(tmp_path_factory.mktemp("json") / "shop", calls=12) as server:
+        (server.root / "api.json").write_text(json.dumps(SPEC))
+        (server.root / "other.md").write_text("---\nname: other\ndescription: It helps.\n---\nHelp.\n")
+        yield server
+
+
+def documents(server: HttpServerProcess, line: str) -> list[Any]:
+    """Return what a command prints with `--json`: one document, or one a line."""
+    words = shlex.split(line)
+    words += [] if "--json" in words else ["--json"]
+    env = {**os.environ, "TOOLCRIB_DATA": str(server.data)}
+    done = run(words, server.root, env, b"a-long-value-1", accepted=False)
+    try:
+        return [json.loads(done.stdout)]
+    except ValueError:
+        return [json.loads(one) for one in done.stdout.splitlines()]
+
+
+def snakes(value: Any, path: tuple[str, ...] = ()) -> Iterator[str]:
+    """Yield the keys that are not in camelCase."""
+    if isinstance(value, dict):
+        for key, one in value.items():
+            if "_" in key:
+                yield ".".join((*path, key))
+            if key not in OF_USERS:
+                yield from snakes(one, (*path, key))
+    elif isinstance(value, list):
+        for one in value:
+            yield from snakes(one, path)
+
+
+def test_every_key_is_in_camel_case(server: HttpServerProcess) -> None:
+    approvals = server.send("GET", "/approvals?status=pending").json["approvals"]
+    runs = {one["agent"]: one["id"] for one in server.send("GET", "/runs").json["runs"]}
+    names = {"approval": approvals[0]["id"], "other": approvals[1]["id"]}
+    names |= {"run": runs["helper"], "workflow": runs["workflow:closing"]}
+    tried, found = set(), {}
+    for line in LINES.strip().splitlines():
+        printed = documents(server, line.format_map(names))
+        assert printed, line
+        if not any(set(one) == {"error"} for one in printed if isinstance(one, dict)):
+            tried.add(line)
+        if wrong := sorted({key for one in printed for key in snakes(one)}):
+            found[line] = wrong
+    assert found == {}
+    print("FAILED:", sorted(set(LINES.strip().splitlines()) - tried))
+    for command, context in EVERY:
+        path = context.command_path.removeprefix("toolcrib").strip()
+        if any("--json" in one.opts for one in command.params) and path not in APART:
+            assert any(line.startswith(path + " ") or line == path for line in LINES.splitlines()), path
+
+
+SAME = (
+    ("agents list", "/agents", "agents"),
+    ("approvals list --status all", "/approvals", "approvals"),
+    ("approvals grants", "/grants", "grants"),
+    ("audit search --limit 5", "/audit?pageSize=5", "lines"),
+    ("audit verify", "/audit/verify", ""),
+    ("calls list", "/tools/calls", "calls"),
+    ("doctor", "/machine", ""),
+    ("lint", "/lint", ""),
+    ("messages list", "/messages", "messages"),
+    ("policy show", "/policy", ""),
+    ("runs list", "/runs", "runs"),
+    ("runs sessions list", "/sessions", "sessions"),
+    ("servers list", "/servers", "servers"),
+    ("status", "/workers", "workers"),
+    ("token list", "/tokens", "tokens"),
+    ("workflows list", "/workflows", "workflows"),
+)
+"""Commands, the addresses of the same documents in REST, and the key of the entries of a list."""
+LIVE = {"seenAt", "lastUsedAt", "time"}
+
+
+def test_the_command_line_prints_the_documents_of_rest(server: HttpServerProcess) -> None:
+    different = {}
+    for line, path, key in SAME:
+        answer, (printed,) = server.send("GET", path).json, documents(server, line)
+        if key:
+            answer, printed = answer[key], printed[key]
+            by_id = {one.get("id", one.get("name")): one for one in printed if isinstance(one, dict)}
+            printed = (
+                [by_id.get(one.get("id", one.get("name"))) for one in answer]
+                if None not in by_id
+                else printed
+            )
+        if wrong := list(differences(answer, printed)):
+            different[line] = wrong[:8]
+    for kind, path in (("approvals", "/approvals"), ("calls", "/tools/calls"), ("runs", "/runs")):
+        for one in server.send("GET", path).json[kind]:
+            more = "/timeline" if kind == "runs" else ""
+            answer, (printed,) = (
+                server.send("GET", f"{path}/{one['id']}{more}").json,
+                documents(server, f"{kind} show {one['id']}"),
+            )
+            if wrong := list(differences(answer, printed)):
+                different[f"{kind} show {one['id']}"] = wrong[:8]
+    assert different == {}
+
+
+def differences(answer: Any, printed: Any, path: str = "") -> Iterator[str]:
+    """Yield where a document of REST is not in what the command line prints."""
+    if isinstance(answer, dict) and isinstance(printed, dict):
+        for key, one in answer.items():
+            if key in LIVE:
+                continue
+            if key not in printed:
+                yield f"{path}.{key} is missing"
+            else:
+                yield from differences(one, printed[key], f"{path}.{key}")
+    elif isinstance(answer, list) and isinstance(printed, list) and len(answer) == len(printed):
+        for number, (one, other) in enumerate(zip(answer, printed, strict=True)):
+            yield from differences(one, other, f"{path}[{number}]")
+    elif answer != printed:
+        yield f"{path}: {str(answer)[:100]} is {str(printed)[:100]}"
