@@ -130,11 +130,11 @@ def _put_records(server: HttpServerProcess) -> None:
             assert put.status == 201, put.body
 
 
-def _make_calls(server: HttpServerProcess) -> None:
+def _make_calls(server: HttpServerProcess, number: int) -> None:
     chance = random.Random(7)
     names = [f"{area}_{verb}" for area, verbs in _WORDS.items() for verb in verbs if "-" not in verb]
     names = [name for name in names if name.split("_")[1] not in ("refund", "send", "block", "stop")]
-    for _ in range(CALLS):
+    for _ in range(number):
         # A few tools are called much more than others.
         name = names[min(int(chance.expovariate(0.15)), len(names) - 1)]
         script = "exit 3" if chance.random() < 0.12 else "echo done"
@@ -155,7 +155,7 @@ def _make_runs(server: HttpServerProcess) -> None:
 
 
 @contextmanager
-def filled(root: Path) -> Iterator[HttpServerProcess]:
+def filled(root: Path, calls: int = CALLS) -> Iterator[HttpServerProcess]:
     """Serve such a project below `root`."""
     crib = Crib(root)
     _write(crib)
@@ -172,7 +172,7 @@ def filled(root: Path) -> Iterator[HttpServerProcess]:
         # What was made after trust waits for it.
         crib.shell("new_idea", description="Came after trust.", tags=["demo"])
         _put_records(server)
-        _make_calls(server)
+        _make_calls(server, calls)
         _make_runs(server)
         yield server
 

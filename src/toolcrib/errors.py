@@ -248,7 +248,7 @@ class LockDrift(DeniedError):
 
 
 class RateLimited(ToolcribError):
-    """This tool was called too often; `details.retry_after_s` is the number of seconds to wait."""
+    """This tool was called too often; `details.retryAfterS` is the number of seconds to wait."""
 
     status = 429
     retryable = True
@@ -260,7 +260,7 @@ class RateLimited(ToolcribError):
         return cls(
             f"{tool} {why}; try again in {seconds:g} s",
             hint=f"Wait {seconds:g} s and call again.",
-            details={"retry_after_s": seconds},
+            details={"retryAfterS": seconds},
         )
 
 

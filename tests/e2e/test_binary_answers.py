@@ -40,7 +40,7 @@ def check(name: str, where: str, blocks: Any, details: Any) -> None:
     assert b64decode(block["data"]) == PNG, (name, where)
     if details is not None:
         (kept,) = details["artifacts"]
-        assert (kept["size"], kept["media_type"]) == (len(PNG), "image/png"), (name, where)
+        assert (kept["size"], kept["mediaType"]) == (len(PNG), "image/png"), (name, where)
 
 
 def mcp(server: HttpServerProcess, method: str, called: str, token: str = "", **params: Any) -> Any:

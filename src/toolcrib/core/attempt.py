@@ -76,7 +76,7 @@ def decide(error: Exception, policy: AttemptPolicy, attempt: int, chance: float)
         return Fail(to_error(error))
     delay = _backoff(policy.retry, attempt, chance)
     if isinstance(error, HttpFailed):
-        asked = float(error.details.get("retry_after_s") or 0.0)
+        asked = float(error.details.get("retryAfterS") or 0.0)
         # A server chooses its Retry-After freely. It must not hold up a call for longer than the call's own
         # limit.
         if asked > policy.max_wait_s:
@@ -108,7 +108,7 @@ def check_snooze(ctx: Context, snooze: SnoozeFor) -> None:
         raise TimedOut(
             f"{ctx.tool} asked to be tried again in {snooze.seconds:g} s ({snooze.reason}), but its limit is"
             f" {ctx.limit_ms} ms ({ctx.limit_source})",
-            details={"limit_ms": ctx.limit_ms, "limit": ctx.limit_source},
+            details={"limitMs": ctx.limit_ms, "limit": ctx.limit_source},
         )
 
 

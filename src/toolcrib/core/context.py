@@ -161,7 +161,7 @@ class Context(_Walk):
         # What is reported while the attempt is being ended does not count.
         if self.bound.idle_ms is not None and self.remaining > 0:
             did, limit_ms, source = "reported nothing for", self.bound.idle_ms, "limits.idle_ms"
-        details = {"limit_ms": limit_ms, "limit": source}
+        details = {"limitMs": limit_ms, "limit": source}
         return TimedOut(f"{self.tool} {did} {limit_ms} ms ({source})", details=details)
 
     def failed(self, error: ToolcribError) -> Result:

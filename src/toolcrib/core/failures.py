@@ -26,7 +26,7 @@ def to_error(error: Exception) -> ToolcribError:
     if isinstance(error, ToolCancel):
         ours: ToolcribError = ToolCancelled(error.reason)
     elif isinstance(error, ToolDiscard):
-        ours = InvalidInput(error.reason, details={"raised_by": "tool"})
+        ours = InvalidInput(error.reason, details={"raisedBy": "tool"})
     elif isinstance(error, (RetryableError, ToolSnooze)):
         ours = ToolFailed(error.reason, retryable=True)
     else:

@@ -145,7 +145,7 @@ class Pipeline:
                 "approval": asks,
                 "policy": "allow" if asks is None else "ask",
             }
-        return Result("ok", plan, details={"dry_run": True}, call_id=ctx.call_id)
+        return Result("ok", plan, details={"dryRun": True}, call_id=ctx.call_id)
 
     async def _run(self, ctx: Context) -> Result:
         """Run an approved call: middleware, attempts, and its outcome as a result."""

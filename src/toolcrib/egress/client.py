@@ -102,7 +102,7 @@ class Egress:
                 return await self._follow(request, policy)
         except TimeoutError:
             limit = round((request.timeout_s or 0) * 1000)
-            raise TimedOut(f"no complete answer within {limit} ms", details={"limit_ms": limit}) from None
+            raise TimedOut(f"no complete answer within {limit} ms", details={"limitMs": limit}) from None
 
     async def begin(
         self,

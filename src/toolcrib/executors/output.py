@@ -125,11 +125,11 @@ def decoded(data: bytes, warnings: list[str], source: str) -> str | None:
 
 def facts(done: Completed) -> dict[str, Any]:
     """Return the process's part of `Result.details`: exit code, truncation, enforcement report."""
-    found: dict[str, Any] = {"exit_code": done.exit_code}
+    found: dict[str, Any] = {"exitCode": done.exit_code}
     if done.signal is not None:
         found["signal"] = signal_name(done.signal)
     if done.stdout_total > len(done.stdout):
-        found["truncated"] = {"kept_bytes": len(done.stdout), "total_bytes": done.stdout_total}
+        found["truncated"] = {"keptBytes": len(done.stdout), "totalBytes": done.stdout_total}
     found["enforcement"] = dict(done.enforcement)
     return found
 

@@ -40,7 +40,7 @@ class Rates:
 
         In any 60 seconds at most `per_minute` calls start, each at least `min_interval_ms` after the one
         before, and at most `concurrency` run at a time. The lease of a process that has died does not count.
-        Raises `RateLimited` with `details.retry_after_s`; a refused call does not count.
+        Raises `RateLimited` with `details.retryAfterS`; a refused call does not count.
         """
         if per_minute is None and not min_interval_ms and concurrency is None:
             return RateLease(None, "")

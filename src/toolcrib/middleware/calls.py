@@ -50,7 +50,7 @@ def timeout_middleware(seconds: float) -> Middleware:
                     raise
                 raise TimedOut(
                     f"{call.tool} took longer than {seconds:g} s (the toolset's timeout middleware)",
-                    details={"limit_ms": int(seconds * 1000), "limit": "middleware"},
+                    details={"limitMs": int(seconds * 1000), "limit": "middleware"},
                 ) from None
 
         return handle
@@ -76,7 +76,7 @@ def retry_middleware(
                 try:
                     return await following(call, ctx)
                 except ToolcribError as error:
-                    asked = float(error.details.get("retry_after_s") or 0)
+                    asked = float(error.details.get("retryAfterS") or 0)
                     if not error.retryable or asked > ctx.limit_ms / 1000:
                         raise
                     await sleep(max(delay_s * 2 ** (attempt - 1), asked))

@@ -156,7 +156,7 @@ async def _asked(client: Client[ExecRequest, ExecResult], request: ExecRequest, 
     result = await client.ask(request.id, request, request.seconds + _ANSWER_S)
     if result.exit_code == FAILED and not result.stdout:
         raise ToolFailed(result.stderr or "the sidecar could not run the command")
-    return Outcome(result_text(result), (), {"exit_code": result.exit_code})
+    return Outcome(result_text(result), (), {"exitCode": result.exit_code})
 
 
 def result_text(result: ExecResult) -> str:

@@ -71,7 +71,7 @@ def describe_machine() -> dict[str, Any]:
         "kernel": platform.release(),
         "level": report["level"],
         "enforcement": dict(report),
-        "decide_without_terminal": [
+        "decideWithoutTerminal": [
             {"what": list(one.what), "where": list(one.where)}
             for one in load_user_settings().decide_without_terminal
         ],

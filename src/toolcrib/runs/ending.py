@@ -96,7 +96,7 @@ def ending_of(ctx: Context, result: Result) -> Ending:
         return Waits(requests=error.details["requests"], state=error.details.get("state"))
     # A limit of calls says nothing about this one, so it waits without using up an attempt.
     if isinstance(error, RateLimited):
-        return SnoozeFor(float(error.details.get("retry_after_s") or 1.0), error.message)
+        return SnoozeFor(float(error.details.get("retryAfterS") or 1.0), error.message)
     # The path could not reach its own database: the tool has not run.
     if follows is None and isinstance(error, StateUnavailable) and error.retryable:
         return SnoozeFor(1.0, error.message)

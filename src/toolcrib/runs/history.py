@@ -21,6 +21,15 @@ CallState = Literal["ready", "running", "waiting", "done", "failed", "discarded"
 """`ready`: it waits for a worker, or for its time. `waiting`: for a person to decide, or a client to answer.
 `discarded`: the tool reported that its input is wrong.
 `unknown`: its worker died, and the tool may not be run twice."""
+CallStatus = Literal["running", "awaiting_approval", "ok", "error", "cancelled"]
+STATES: dict[CallStatus, tuple[CallState, ...]] = {
+    "running": ("ready", "running"),
+    "awaiting_approval": ("waiting",),
+    "ok": ("done",),
+    "error": ("failed", "discarded", "unknown"),
+    "cancelled": ("cancelled",),
+}
+"""The status of a call for its caller, as its states in the store."""
 ENDED: tuple[CallState, ...] = ("done", "failed", "discarded", "cancelled", "unknown")
 
 
@@ -75,8 +84,15 @@ class DurableCall:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
-        result = self.outcome().as_dict() if self.ended else None
-        return {**json_form(self, "error", "context"), "result": result}
+        outcome = self.outcome() if self.ended else None
+        return {
+            **json_form(self, "approval", "context", "error", "submitted_at"),
+            "status": next(status for status, states in STATES.items() if self.state in states),
+            "beganAt": written(self.submitted_at),
+            "approvalId": self.approval if self.state == "waiting" else None,
+            "result": None if outcome is None else outcome.answer(),
+            "details": None if outcome is None else outcome.details,
+        }
 
 
 _CHANGES = (
@@ -136,7 +152,7 @@ class QueuedTool:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
-        return {"tool": self.tool, "ready": self.ready, "waits_s": round(self.waits_s, 1)}
+        return {"tool": self.tool, "ready": self.ready, "waitsS": round(self.waits_s, 1)}
 
 
 def _message(detail: str | None) -> str | None:
@@ -194,6 +210,14 @@ class StoredCalls:
         """Return the changes of a call, the first one first."""
         rows = self._database.rows(_CHANGES, *[id] * 4)
         return [CallChange(number, *row[3:]) for number, row in enumerate(rows, 1)]
+
+    def history(self, id: str) -> dict[str, list[dict[str, Any]]]:
+        """Return every attempt and every change of a call, as JSON."""
+        parts: dict[str, Sequence[CallAttempt | CallChange]] = {
+            "attempts": self.attempts(id),
+            "changes": self.changes(id),
+        }
+        return {name: [one.as_dict() for one in part] for name, part in parts.items()}
 
     def mark(self) -> tuple[Any, ...]:
         """Return values of which one differs once a call is added, begins, waits or ends."""

@@ -34,7 +34,15 @@ def first_id(at: float) -> str:
     return f"{stamp[:8]}-{stamp[8:]}"
 
 
+def made_at(made: str) -> float | None:
+    """Return the time at which `new_id` made an identifier; None for one of `derived_id`."""
+    return None if made.startswith(_DERIVED) else int(made[:8] + made[9:13], 16) / 1000
+
+
+_DERIVED = "019b7a00-0000-7"
+
+
 def derived_id(*parts: str) -> str:
     """Return an identifier that is the same for the same texts; its time says nothing."""
     text = hashlib.sha256("\0".join(parts).encode(errors="surrogatepass")).hexdigest()
-    return f"019b7a00-0000-7{text[:3]}-{'89ab'[int(text[3], 16) & 3]}{text[4:7]}-{text[7:19]}"
+    return f"{_DERIVED}{text[:3]}-{'89ab'[int(text[3], 16) & 3]}{text[4:7]}-{text[7:19]}"

@@ -8,8 +8,9 @@ time.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, FrozenInstanceError, dataclass, field, fields, make_dataclass
+from functools import cache
 from inspect import Signature, signature
 from typing import Any, NoReturn, TypeVar, dataclass_transform
 
@@ -112,7 +113,10 @@ _SHARED = {
 
 
 def json_form(record: Any, *without: str) -> dict[str, Any]:
-    """Return the fields of a record as JSON: times (`…_at`) as RFC 3339, bytes as the JSON that they hold."""
+    """Return the fields of a record as JSON with keys in camelCase.
+
+    Times (`…_at`) are RFC 3339, bytes the JSON that they hold.
+    """
     values = {one.name: getattr(record, one.name) for one in fields(record) if one.name not in without}
     for name, value in values.items():
         if name.endswith("_at"):
@@ -121,7 +125,18 @@ def json_form(record: Any, *without: str) -> dict[str, Any]:
             values[name] = _parsed(value)
         elif isinstance(value, tuple):
             values[name] = list(value)
-    return values
+    return camel(values)
+
+
+def camel(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a mapping with its own keys in camelCase; those of its values stay."""
+    return {_camel(name): value for name, value in values.items()}
+
+
+@cache
+def _camel(name: str) -> str:
+    first, *more = name.split("_")
+    return first + "".join(word.capitalize() for word in more)
 
 
 def _parsed(text: bytes) -> Any:

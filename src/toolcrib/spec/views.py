@@ -68,7 +68,7 @@ def pending_error(result: Result) -> ToolcribError:
     """Return a call that waits for a person as an error."""
     details = dict(result.details or {})
     if result.call_id:
-        details["call_id"] = result.call_id
+        details["callId"] = result.call_id
     why = f": {details['reason']}" if details.get("reason") else ""
     message = f"the call waits for a person's approval{why}"
     return ApprovalRequired(message, hint=details.pop("hint", HINT_ASKED), details=details)

@@ -17,7 +17,7 @@ from typing import Any
 from toolcrib.errors import NotFoundError
 from toolcrib.spec.identifier import new_id
 from toolcrib.spec.moment import written
-from toolcrib.spec.record import record
+from toolcrib.spec.record import camel, record
 from toolcrib.state.private import open_plain, put_private, read_private, write_private
 
 KEPT_S = 7 * 86_400.0
@@ -60,11 +60,8 @@ class Artifact:
 
     def as_json(self) -> dict[str, Any]:
         """Return what a caller sees of it."""
-        shown = ("id", "path", "size", "sha256", "media_type")
-        return {name: getattr(self, name) for name in shown} | {
-            "uri": self.uri,
-            "expires_at": written(self.expires),
-        }
+        shown = ("id", "path", "size", "sha256", "media_type", "uri")
+        return camel({name: getattr(self, name) for name in shown}) | {"expiresAt": written(self.expires)}
 
 
 class Artifacts:

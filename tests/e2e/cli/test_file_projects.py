@@ -244,7 +244,7 @@ def test_the_settings_of_a_trusted_project_above_apply(shop: Shop) -> None:
         "async def nap() -> None:\n    'Nap.'\n    await asyncio.sleep(60)\n"
     )
     slow = shop("run", "slow.py", "nap", "--json").document["error"]
-    assert (slow["code"], slow["details"]["limit_ms"]) == ("timed_out", 1234)
+    assert (slow["code"], slow["details"]["limitMs"]) == ("timed_out", 1234)
 
 
 def test_the_project_of_another_user_above_is_ignored_and_named(shop: Shop) -> None:

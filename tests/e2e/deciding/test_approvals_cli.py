@@ -360,7 +360,7 @@ def test_an_approval_shows_what_would_run_who_made_it_and_how_often_it_ran(
         ):
             assert told in done, done
     facts = run("show", waiting, "--json").document["facts"]
-    assert (facts["ran"], facts["reason_by"]) == (2, "the agent robot")
+    assert (facts["ran"], facts["reasonBy"]) == (2, "the agent robot")
 
 
 def test_the_reason_of_a_person_is_not_doubted(run: Run, project: Project) -> None:

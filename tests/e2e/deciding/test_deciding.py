@@ -176,7 +176,7 @@ def test_the_users_own_setting_allows_it_and_the_doctor_says_so(shop: Crib, own:
     told = cli(None, "doctor", env=own).out
     assert f"WARNING: by decide_without_terminal in {own['TOOLCRIB_CONFIG']}" in told
     assert f"  approve in {shop.root}\n" in told
-    found = cli(None, "doctor", "--json", env=own).document["decide_without_terminal"]
+    found = cli(None, "doctor", "--json", env=own).document["decideWithoutTerminal"]
     assert found == [{"what": ["approve"], "where": [str(shop.root)]}]
 
 

@@ -127,7 +127,7 @@ def test_the_projects_limit_binds_where_it_is_the_smallest(root: Path, put: Call
     assert error is not None
     assert error.code == "timed_out"
     assert error.details["limit"] == "the project's limit"
-    assert error.details["limit_ms"] == 400
+    assert error.details["limitMs"] == 400
     error = call(root, "nap", timeout_ms=200).error
     assert error is not None
     assert error.details["limit"] == "the call's own limit"

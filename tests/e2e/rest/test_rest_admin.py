@@ -53,7 +53,7 @@ def ask(server: HttpServerProcess, token: str = "") -> str:
         "POST", "/tools/invoke/asks", {"args": {"path": "data", "note": new_id()}}, token=token
     )
     assert (reply.status, reply.json.get("status")) == (202, "awaiting_approval"), reply.body
-    found = server.send("GET", f"/tools/calls/{reply.json['callId']}", token=token).json["approval"]["id"]
+    found = server.send("GET", f"/tools/calls/{reply.json['callId']}", token=token).json["approvalId"]
     assert isinstance(found, str)
     return found
 
@@ -141,7 +141,7 @@ def test_decisions_in_force_are_listed_and_revoked(
         return server.send("POST", "/tools/invoke/asks", body, token=caller).status
 
     asked = server.send("POST", "/tools/invoke/asks", body, token=caller).json["callId"]
-    lasting = server.send("GET", f"/tools/calls/{asked}", token=caller).json["approval"]["id"]
+    lasting = server.send("GET", f"/tools/calls/{asked}", token=caller).json["approvalId"]
     assert decide(server, lasting, "approve", session, scope="arguments").status == 200
     # Before the approval is revoked: a call that has not run by then asks once more.
     assert ended(server, lasting)["result"]["ok"] is True

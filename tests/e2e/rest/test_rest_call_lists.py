@@ -42,7 +42,7 @@ def test_calls_are_listed_in_pages(server: HttpServerProcess) -> None:
     query = "pageSize=2&status=ok"
     page = server.send("GET", f"/tools/calls?{query}", token=token).json
     while True:
-        found += [one["callId"] for one in page["calls"]]
+        found += [one["id"] for one in page["calls"]]
         if page["nextPageToken"] is None:
             break
         path = f"/tools/calls?{query}&pageToken={page['nextPageToken']}"
@@ -64,7 +64,7 @@ def test_an_awaited_call_is_listed_with_its_result(server: HttpServerProcess) ->
     assert listed[0]["result"]["error"]["code"] == "invalid_input"
     since = listed[1]["beganAt"]
     later = server.send("GET", f"/tools/calls?since={since}&status=ok", token=token).json["calls"]
-    assert [one["callId"] for one in later] == [listed[1]["callId"]]
+    assert [one["id"] for one in later] == [listed[1]["id"]]
     for none in ("tool=ask", "sessionId=s", "agent=a", "until=2020-01-01T00:00:00Z"):
         assert server.send("GET", f"/tools/calls?{none}", token=token).json["calls"] == []
     refused = server.send("GET", "/tools/calls?caller=cli", token=token)

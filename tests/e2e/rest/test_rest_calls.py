@@ -385,7 +385,7 @@ async def test_a_long_call_is_answered_with_its_id(
             location = reply.headers["Location"]
         assert location == f"/tools/calls/{pending['callId']}"
         async with session.get("/tools/calls?status=running") as reply:
-            assert pending["callId"] in [one["callId"] for one in (await reply.json())["calls"]]
+            assert pending["callId"] in [one["id"] for one in (await reply.json())["calls"]]
         let_go(mark)
         call = await ended(session, pending["callId"])
         assert (call["status"], call["result"]) == ("ok", {"ok": True, "value": "held"})
@@ -438,7 +438,7 @@ async def test_a_token_sees_its_own_calls_and_an_administrator_all(
     for token, status in ((mine, 200), (other, 404), (server.token, 200)):
         assert server.send("GET", f"/tools/calls/{call}", token=token).status == status
         listed = server.send("GET", "/tools/calls?pageSize=256", token=token).json["calls"]
-        assert (call in [one["callId"] for one in listed]) == (status == 200)
+        assert (call in [one["id"] for one in listed]) == (status == 200)
     for method, path in (("DELETE", ""), ("GET", "/events")):
         assert server.send(method, f"/tools/calls/{call}{path}", token=other).status == 404
     let_go(mark)
@@ -457,9 +457,9 @@ async def test_a_call_runs_once_a_person_has_approved_it_in_another_process(
         path = f"/tools/calls/{pending['callId']}"
         async with session.get(path) as reply:
             call = await reply.json()
-        assert (call["status"], call["approval"]["reason"]) == ("awaiting_approval", "it is dear")
-        await decide(crib, "approve", call["approval"]["id"])
-        found = await ended(session, call["callId"])
+        assert (call["status"], call["reason"]) == ("awaiting_approval", "it is dear")
+        await decide(crib, "approve", call["approvalId"])
+        found = await ended(session, call["id"])
         assert (found["status"], found["result"]) == ("ok", {"ok": True, "value": "x"})
         async with session.get(f"{path}/events") as reply:
             assert [kind async for _, kind, _ in events_of(reply)] == ["started", "approval", "result"]
@@ -475,7 +475,7 @@ async def test_a_repetition_of_a_call_that_waits_is_that_call(crib: Crib, server
                 ids.append((await reply.json()).get("callId"))
         assert ids == [ids[0], ids[0], None]
         async with session.get(f"/tools/calls/{ids[0]}") as reply:
-            approval = (await reply.json())["approval"]["id"]
+            approval = (await reply.json())["approvalId"]
         await decide(crib, "approve", approval)
         assert (await ended(session, ids[0]))["result"] == {"ok": True, "value": "x"}
 
@@ -488,7 +488,7 @@ async def test_a_client_may_wait_for_the_decision(crib: Crib, server: HttpServer
                 session.post("/tools/invoke/ask", json=body, headers={"Prefer": "wait=30"})
             )
             call = await awaiting(session)
-            await decide(crib, decision, call["approval"]["id"])
+            await decide(crib, decision, call["approvalId"])
             async with await waiting as reply:
                 assert reply.status == status
 

@@ -47,13 +47,13 @@ async def test_a_call_answered_with_202_survives_the_server(tmp_path: Path) -> N
             assert "unknown" in found["result"]["error"]["message"]
             for call in (first, second, third):
                 waits = await until_status(session, call, "awaiting_approval")
-                await decide(crib, "approve", waits["approval"]["id"])
+                await decide(crib, "approve", waits["approvalId"])
                 assert (await until_status(session, call, "ok"))["result"]["ok"]
             async with session.get("/tools/calls?pageSize=3") as reply:
                 page = await reply.json()
-            assert [one["callId"] for one in page["calls"]] == [third, second, first]
+            assert [one["id"] for one in page["calls"]] == [third, second, first]
             async with session.get(f"/tools/calls?pageToken={page['nextPageToken']}") as reply:
-                assert [one["callId"] for one in (await reply.json())["calls"]] == [lost]
+                assert [one["id"] for one in (await reply.json())["calls"]] == [lost]
 
 
 @pytest.mark.parametrize("ends", [False, True], ids=["runs", "ends"])
@@ -112,7 +112,7 @@ async def test_a_stream_goes_on_at_the_next_server(tmp_path: Path) -> None:
                 assert [kind async for _, kind, _ in events_of(reply)] == ["result"]
             waits = await until_status(session, asks, "awaiting_approval")
             async with session.get(f"/tools/calls/{asks}/events", headers=after(seen[asks])) as reply:
-                await decide(crib, "approve", waits["approval"]["id"])
+                await decide(crib, "approve", waits["approvalId"])
                 found = [event async for event in events_of(reply)]
             assert [kind for _, kind, _ in found] == ["started", "result"]
             assert "missed" not in found[0][2]
@@ -164,7 +164,7 @@ async def test_the_log_never_ends_a_call_that_goes_on(tmp_path: Path) -> None:
             for call in waits:
                 shown = await until_status(session, call, "awaiting_approval")
                 assert logged(call) == [("TOOL_WAITS", "pending")]
-                await decide(crib, "approve", shown["approval"]["id"])
+                await decide(crib, "approve", shown["approvalId"])
                 assert (await until_status(session, call, "ok"))["result"]["ok"]
                 assert logged(call) == [("TOOL_WAITS", "pending"), ("TOOL_EXECUTED", "success")]
             server.process.terminate()

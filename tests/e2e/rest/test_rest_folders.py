@@ -98,7 +98,7 @@ def test_no_other_answer_names_a_folder(server: HttpServerProcess, token: str) -
     (approval,) = server.send("GET", "/approvals", token=token).json["approvals"]
     calls = server.send("GET", "/tools/calls?tool=asks", token=token).json["calls"]
     (call,) = calls
-    own = {**ANY, "approvalId": approval["id"], "callId": call["callId"]}
+    own = {**ANY, "approvalId": approval["id"], "callId": call["id"]}
     seen = set()
     for route in ROUTES:
         if route.method == "GET" and not route.path.endswith("/events"):

@@ -71,7 +71,7 @@ def test_a_failed_call_is_retried_and_its_history_has_every_attempt(server: Http
 
     (server.root / "later.txt").write_text("here")
     again = server.send("POST", f"/tools/calls/{call}/retry")
-    assert (again.status, again.json["callId"]) == (200, call), again.body
+    assert (again.status, again.json["id"]) == (200, call), again.body
     done = until(server, call, lambda one: one["status"] == "ok")
     assert done["result"] == {"ok": True, "value": "here"}
     assert [one["ending"] for one in done["history"]["attempts"]] == ["retry", "failed", "done"]
@@ -90,7 +90,7 @@ def test_a_retry_by_another_process_is_seen(server: HttpServerProcess, database:
     retried = run(["calls", "retry", call], server.root, env)
     assert retried.returncode == 0, retried.stderr
     until(server, call, lambda one: one["status"] == "ok")
-    (listed,) = [one for one in server.send("GET", "/tools/calls").json["calls"] if one["callId"] == call]
+    (listed,) = [one for one in server.send("GET", "/tools/calls").json["calls"] if one["id"] == call]
     assert listed["status"] == "ok"
 
 
@@ -115,7 +115,7 @@ def test_a_call_that_its_client_waited_for_is_not_in_the_store(server: HttpServe
     (call,) = [
         one for one in server.send("GET", "/tools/calls").json["calls"] if "no.txt" in str(one["result"])
     ]
-    assert "history" not in server.send("GET", f"/tools/calls/{call['callId']}").json
-    again = server.send("POST", f"/tools/calls/{call['callId']}/retry")
+    assert "history" not in server.send("GET", f"/tools/calls/{call['id']}").json
+    again = server.send("POST", f"/tools/calls/{call['id']}/retry")
     assert (again.status, again.code) == (409, "conflict")
     assert "Make the call again" in again.json["error"]["hint"]

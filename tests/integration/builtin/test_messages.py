@@ -201,11 +201,11 @@ async def test_a_wrong_password_a_refusal_and_a_wrong_certificate_are_told_apart
     inbox = await serve()
     refused = await send(tmp_path, body="please refuse")
     assert refused.error is not None
-    assert refused.error.details["smtp_code"] == 554
+    assert refused.error.details["smtpCode"] == 554
     monkeypatch.setenv("SMTP_PASS", "wrong-password-1")
     wrong = await send(tmp_path)
     assert wrong.error is not None
-    assert wrong.error.details["smtp_code"] == 535
+    assert wrong.error.details["smtpCode"] == 535
     assert "wrong-password-1" not in str(wrong.as_dict())
     monkeypatch.delenv("SSL_CERT_FILE")
     untrusted = await send(tmp_path)

@@ -153,7 +153,7 @@ async def test_an_error_status_fails_with_the_beginning_of_the_answer(site: Site
     assert result.error.message == "HTTP 404 Not Found\nno such page"
     busy = (await toolset(site, tmp_path).call("fetch_url", {"url": f"{site.url}/busy"})).error
     assert busy is not None
-    assert (busy.retryable, busy.details) == (True, {"status": 429, "retry_after_s": 7.0})
+    assert (busy.retryable, busy.details) == (True, {"status": 429, "retryAfterS": 7.0})
 
 
 @pytest.mark.parametrize(

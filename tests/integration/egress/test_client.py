@@ -168,7 +168,7 @@ async def test_a_timeout_covers_headers_and_body(answer: object) -> None:
     async with raw(answer) as port:  # type: ignore[arg-type]  # a parametrised function
         with pytest.raises(TimedOut, match="within 200 ms") as caught:
             await asyncio.wait_for(get(port, timeout_s=0.2), 100)
-    assert caught.value.details["limit_ms"] == 200
+    assert caught.value.details["limitMs"] == 200
 
 
 async def test_a_host_that_does_not_answer_holds_up_no_other() -> None:

@@ -45,7 +45,7 @@ def test_an_exit_code_that_is_not_listed_fails_with_stderr(crib: Crib) -> None:
     result = crib.call("sh", {"c": "echo out; echo why >&2; exit 3"})
     assert failed(result, "command_failed") == "sh ended with exit code 3: why"
     assert result.error is not None
-    assert result.error.details["exit_code"] == 3
+    assert result.error.details["exitCode"] == 3
     assert result.error.details["stderr"] == "why"
     assert crib.last().event == "TOOL_EXECUTED"
     assert crib.last().fields["status"] == "error"
@@ -53,7 +53,7 @@ def test_an_exit_code_that_is_not_listed_fails_with_stderr(crib: Crib) -> None:
     lax = crib.call("lax", {"c": "echo fine; exit 3"})
     assert lax.value == "fine\n"
     assert lax.details is not None
-    assert lax.details["exit_code"] == 3
+    assert lax.details["exitCode"] == 3
 
 
 def test_an_exit_code_of_124_is_no_timeout_and_a_signal_is_named(crib: Crib) -> None:
@@ -204,7 +204,7 @@ def test_a_flood_is_cut_and_says_so(crib: Crib) -> None:
         " ask for less, or raise limits.output_bytes in the manifest"
     )
     assert result.details is not None
-    assert result.details["truncated"] == {"kept_bytes": 1000, "total_bytes": 50_000_000}
+    assert result.details["truncated"] == {"keptBytes": 1000, "totalBytes": 50_000_000}
     assert "50,000,000 bytes" in failed(crib.call("js", {"c": flood}), "tool_failed")
     # Standard error floods as well, and the command does not block on it.
     long = crib.call("sh", {"c": f"{flood} >&2; exit 1"})

@@ -109,7 +109,7 @@ async def test_a_crash_is_an_error_of_that_call(how: str, says: str, code: int) 
 
     assert says in message_of(crashed)
     assert crashed.error is not None
-    assert crashed.error.details["exit_code"] == code
+    assert crashed.error.details["exitCode"] == code
     assert other.value == 2
 
 

@@ -193,7 +193,7 @@ def test_a_refused_host_is_the_error_with_the_line_to_write(crib: Crib) -> None:
     assert result.error.hint == (
         f"to allow it, write in {manifest}:1: permissions.network: {{allow: [a.example.com, example.org]}}"
     )
-    assert result.error.details["exit_code"] == 1
+    assert result.error.details["exitCode"] == 1
     assert result.error.details["refused"] == [
         {"host": "example.org", "port": 443, "reason": "example.org is not a host this tool may reach"}
     ]

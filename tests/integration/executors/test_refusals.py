@@ -73,7 +73,7 @@ def test_a_command_that_was_refused_a_path_says_so(place: Crib, script: str, acc
     assert f"sh may not {access} {named}, which its permissions do not grant: sh ended" in message
     assert f'add "{grant}" to permissions.fs.{access} in .toolcrib/tools/sh/tool.yml:1' in hint
     assert result.error is not None
-    assert result.error.details["exit_code"] > 0
+    assert result.error.details["exitCode"] > 0
     assert result.error.details["stderr"]
     # It ran: the log has no refusal before the start.
     assert place.last().event == "TOOL_EXECUTED"

@@ -62,7 +62,7 @@ async def test_a_service_that_asks_to_wait_says_how_long(
     with pytest.raises(RateLimited) as caught:
         await opened(name, running.url, egress).send(Outbound(name, "x", "42"), "key")
     assert caught.value.retryable
-    assert caught.value.details["retry_after_s"] <= 0.02
+    assert caught.value.details["retryAfterS"] <= 0.02
 
 
 async def test_a_service_that_is_down_may_work_later(service: tuple[str, Service], egress: Egress) -> None:

@@ -71,8 +71,8 @@ async def test_an_agent_in_a_file_calls_a_tool_and_answers(crib: Crib) -> None:
         assert (run.state, run.iteration, run.agent) == ("done", 2, "forecaster")
         timeline = project.runs.timeline(run.id)
         (used,) = timeline["iterations"][0]["calls"]
-        (attempt,) = project.calls.stored.attempts(used["call"])
-        assert (used["name"], used["began_at"]) == ("weather", written(attempt.began_at))
+        (attempt,) = project.calls.stored.attempts(used["callId"])
+        assert (used["name"], used["beganAt"]) == ("weather", written(attempt.began_at))
 
 
 def test_run_sync_gives_variables_to_tools_and_not_to_the_model(crib: Crib) -> None:

@@ -96,7 +96,7 @@ async def test_a_busy_provider_is_asked_again_after_the_time_that_it_names(api: 
             ]
     assert (run.answer, len(server.requests)) == ("Here I am.", 2)
     assert kinds == ["created", "model_failed", "answered", "done"]
-    assert failed[0].document["detail"]["details"]["retry_after_s"] == 1
+    assert failed[0].document["detail"]["details"]["retryAfterS"] == 1
     assert run.ended_at is not None
     assert run.ended_at - run.created_at >= 1
 

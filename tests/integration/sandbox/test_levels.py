@@ -115,7 +115,7 @@ answer(level=in_force(), out=done.stdout.decode(), report=done.enforcement, watc
     assert not Path(home).exists()
     assert outside.read_text() == "canary"
     assert "mount namespace" in found["report"]["missing"]
-    assert found["report"]["not_enforced"]
+    assert found["report"]["notEnforced"]
     assert found["report"]["limits"]["tmp"] == "not enforced"
 
 

@@ -19,7 +19,7 @@ ONE, THREE = Retry(), Retry(max_attempts=3)
 JITTER = Retry(max_attempts=6, jitter=0.5)
 FIXED = Retry(max_attempts=3, jitter=0.5, backoff_ms=1500)
 DOUBLED = Retry(max_attempts=100, base_ms=500)
-BUSY = HttpFailed("503", retryable=True, details={"retry_after_s": 7})
+BUSY = HttpFailed("503", retryable=True, details={"retryAfterS": 7})
 
 
 @pytest.mark.parametrize(

@@ -337,7 +337,7 @@ def test_the_json_form_of_an_event_holds_what_is_set() -> None:
     event = CallEvent("progress", "c-1", "work", "cli", done=0, total=2)
     assert event.as_dict() == {
         "kind": "progress",
-        "call_id": "c-1",
+        "callId": "c-1",
         "tool": "work",
         "caller": "cli",
         "done": 0,

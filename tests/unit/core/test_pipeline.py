@@ -172,7 +172,7 @@ async def test_one_snooze_is_a_day_at_most() -> None:
 
 
 async def test_a_wait_that_a_server_asks_for_never_passes_the_limit_of_the_call() -> None:
-    clock, busy = FakeClock(), HttpFailed("429", retryable=True, details={"retry_after_s": 999_999_999.0})
+    clock, busy = FakeClock(), HttpFailed("429", retryable=True, details={"retryAfterS": 999_999_999.0})
     tool = Failing(busy, busy)
     result = await run(tool, clock=clock, retry=Retry(max_attempts=3))
 
@@ -329,7 +329,7 @@ async def test_the_smallest_limit_applies_and_is_named(
 
     error = error_of(result)
     assert error.code == "timed_out"
-    assert error.details == {"limit_ms": limit, "limit": source}
+    assert error.details == {"limitMs": limit, "limit": source}
     assert error.message == f"sleeper took longer than {limit} ms ({source})"
     assert error.retryable
     assert result.attempts == 1

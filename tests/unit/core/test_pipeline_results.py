@@ -145,7 +145,7 @@ async def test_the_shape_of_a_result() -> None:
     result = await run(tool)
     assert result.duration_ms > 0
     said = result.as_dict()
-    assert said.pop("meta") == {"duration_ms": round(result.duration_ms, 3), "attempts": 1}
+    assert said.pop("meta") == {"durationMs": round(result.duration_ms, 3), "attempts": 1}
     assert said == {"status": "ok", "value": 1}
     assert result.unwrap() == 1
 
@@ -169,7 +169,7 @@ def test_a_call_that_waits_has_no_value_yet() -> None:
     with pytest.raises(ToolcribError) as caught:
         Result("pending", call_id="c-1").unwrap()
 
-    assert (caught.value.code, caught.value.details) == ("approval_required", {"call_id": "c-1"})
+    assert (caught.value.code, caught.value.details) == ("approval_required", {"callId": "c-1"})
 
 
 # -- approval and controls -----------------------------------------------------------------------

@@ -72,13 +72,13 @@ def test_the_line_to_write_holds_what_was_granted_and_what_was_refused() -> None
         refusal("http://example.com/"),
     )
     with pytest.raises(HostNotAllowed) as caught, network.explained():
-        raise CommandFailed("it failed", details={"exit_code": 7})
+        raise CommandFailed("it failed", details={"exitCode": 7})
     error = caught.value
     assert (error.hint or "").endswith(
         ':17: permissions.network: {allow: ["*.example.net", example.com, example.com:8080, "[::1]"]}'
     )
     assert error.message.endswith("is not a host this tool may reach: it failed")
-    assert error.details["exit_code"] == 7
+    assert error.details["exitCode"] == 7
     assert (error.details["host"], error.details["port"]) == ("example.com", 443)
     assert [(one["host"], one["port"]) for one in error.details["refused"]] == [
         ("example.com", 443), ("example.com", 8080), ("::1", 80), ("example.com", 80),

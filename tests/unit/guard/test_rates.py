@@ -30,7 +30,7 @@ def wait(call: Callable[[], object]) -> float:
         call()
     assert caught.value.retryable
     assert caught.value.status == 429
-    return float(caught.value.details["retry_after_s"])
+    return float(caught.value.details["retryAfterS"])
 
 
 def test_a_tool_without_limits_is_not_counted(tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_who_waits_as_long_as_told_gets_in(rates: Rates, clock: Wall) -> None:
         try:
             rates.acquire("t", per_minute=7)
         except RateLimited as error:
-            clock.now += error.details["retry_after_s"]
+            clock.now += error.details["retryAfterS"]
             rates.acquire("t", per_minute=7)
 
 

@@ -195,7 +195,7 @@ async def test_the_timeout_covers_retries_and_snoozes() -> None:
         raise AssertionError("no limit is long enough")
     assert result.error is not None
     assert result.error.code == "timed_out"
-    assert result.error.details == {"limit_ms": limit_ms, "limit": "middleware"}
+    assert result.error.details == {"limitMs": limit_ms, "limit": "middleware"}
     tools = toolset()
     tools.use(timeout_middleware(60))
     assert await tools.execute("echo") == 1

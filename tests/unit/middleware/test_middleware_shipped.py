@@ -70,7 +70,7 @@ async def test_a_rate_limit_counts_each_tool_by_itself() -> None:
     bench.now = 30.0
     result = await bench.tools.call("look")
     assert result.error is not None
-    assert result.error.details == {"retry_after_s": 30.0}
+    assert result.error.details == {"retryAfterS": 30.0}
     bench.now = 60.0
     assert await bench.code("look") == "ok"
     assert len(bench.runs) == 4
@@ -130,13 +130,13 @@ async def test_retries_of_what_can_be_repeated() -> None:
 
     bench.tools.use(retry_middleware(3, delay_s=1, sleep=sleep))
     busy = HttpFailed("busy", retryable=True)
-    later = HttpFailed("later", retryable=True, details={"retry_after_s": 9})
+    later = HttpFailed("later", retryable=True, details={"retryAfterS": 9})
     bench.failing = [busy, later]
     assert (await bench.code("look"), slept) == ("ok", [1, 9])
     bench.failing = [busy] * 3
     assert await bench.code("look") == "http_failed"
     # A server chooses this freely, and must not hold a call for years.
-    bench.failing = [HttpFailed("later", retryable=True, details={"retry_after_s": 1e9})] * 2
+    bench.failing = [HttpFailed("later", retryable=True, details={"retryAfterS": 1e9})] * 2
     assert (await bench.code("look"), len(bench.failing)) == ("http_failed", 1)
     bench.failing = [HttpFailed("never")] * 2
     assert (await bench.code("look"), len(bench.failing)) == ("http_failed", 1)

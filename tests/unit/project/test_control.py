@@ -58,7 +58,7 @@ def begun(**more: Any) -> Context:
     [
         (InvalidInput("x"), False, "TOOL_REFUSED"),
         (InvalidInput("x"), True, "TOOL_REFUSED"),
-        (InvalidInput("x", details={"raised_by": "tool"}), True, "TOOL_EXECUTED"),
+        (InvalidInput("x", details={"raisedBy": "tool"}), True, "TOOL_EXECUTED"),
         (HostNotAllowed("x"), True, "TOOL_REFUSED"),
         (SecretMissing("x"), False, "TOOL_REFUSED"),
         (ToolFailed("x"), True, "TOOL_EXECUTED"),

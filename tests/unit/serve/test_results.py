@@ -70,7 +70,7 @@ def test_warnings_and_times_are_there() -> None:
     out = call_result(Result("ok", {}, warnings=("slow",), duration_ms=1.5, attempts=2), PLAIN)
     assert texts(out) == ["{}", "Warning: slow"]
     assert out["_meta"]["toolcrib/warnings"] == ["slow"]
-    assert out["_meta"]["toolcrib/call"] == {"duration_ms": 1.5, "attempts": 2}
+    assert out["_meta"]["toolcrib/call"] == {"durationMs": 1.5, "attempts": 2}
 
 
 def test_an_error_carries_the_error_object_of_every_interface() -> None:
@@ -85,7 +85,7 @@ def test_a_call_that_waits_for_a_person_is_an_error_for_now() -> None:
     out = call_result(Result("pending", call_id="c1"), PLAIN)
     assert out["isError"] is True
     assert out["structuredContent"]["error"]["code"] == "approval_required"
-    assert out["structuredContent"]["error"]["details"] == {"call_id": "c1"}
+    assert out["structuredContent"]["error"]["details"] == {"callId": "c1"}
 
 
 def test_cut_output_is_not_sent_as_structured_content() -> None:

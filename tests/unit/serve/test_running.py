@@ -94,7 +94,7 @@ async def test_beyond_a_number_of_running_calls_more_are_refused_until_one_ends(
     calls = [table.start(Context("wait", "x"), PAGE) for _ in range(1_000)]
     with pytest.raises(RateLimited) as refused:
         table.start(Context("wait", "x"), PAGE)
-    assert refused.value.details["retry_after_s"] > 0
+    assert refused.value.details["retryAfterS"] > 0
     calls.append(table.start(Context("wait", "x"), Client("token:other")))
     await table.cancel(calls[0])
     table.start(Context("wait", "x"), PAGE)
@@ -118,12 +118,12 @@ async def test_a_call_that_ends_while_its_history_is_read_is_not_shown_as_ended_
     call = OpenCall(Context("echo", "x"), PAGE, 0.0)
     call.is_durable = True
 
-    def attempts(_: str) -> list[CallAttempt]:
+    def history(_: str) -> dict[str, Any]:
         call.end(Result("error", error=ToolFailed("broken")), 2.0)
-        return [CallAttempt(1, "worker", 1.0, None, None, None)]
+        attempt, change = CallAttempt(1, "worker", 1.0, None, None, None), CallChange(1, 1.0, "claimed", "")
+        return {"attempts": [attempt.as_dict()], "changes": [change.as_dict()]}
 
-    stored = SimpleNamespace(attempts=attempts, changes=lambda _: [CallChange(1, 1.0, "claimed", "")])
-    table = ServerCalls(answer, cast("Any", SimpleNamespace(stored=stored)))
+    table = ServerCalls(answer, cast("Any", SimpleNamespace(stored=SimpleNamespace(history=history))))
     services = SimpleNamespace(calls=SimpleNamespace(look=awaitable(call), history=table.history))
     request: Any = SimpleNamespace(services=services, path={"callId": call.id}, client=PAGE)
     shown = (await show_call(request)).value

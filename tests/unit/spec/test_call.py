@@ -12,7 +12,7 @@ from toolcrib.spec import Caller, Result
     "result",
     [
         Result(
-            "ok", {"a": [1, None]}, warnings=("w",), details={"exit_code": 0}, duration_ms=1.5, call_id="c"
+            "ok", {"a": [1, None]}, warnings=("w",), details={"exitCode": 0}, duration_ms=1.5, call_id="c"
         ),
         Result("error", error=InvalidInput("no", violations=[Violation("$.a", "x")]), attempts=2, snoozes=1),
         Result("pending", details={"approval": "a"}),

@@ -32,7 +32,7 @@ async def artifact_read(
 
     def read() -> Outcome:
         found = outputs.store.get(id, owner)
-        details: dict[str, Any] = {"bytes": found.size, "media_type": found.media_type}
+        details: dict[str, Any] = {"bytes": found.size, "mediaType": found.media_type}
         data = outputs.store.read(id, owner, offset, limit)
         if is_binary(data, found.media_type) and found.size > MAX_BINARY:
             return Outcome(Content.link(found.uri, found.id, found.media_type), (), details)

@@ -149,7 +149,7 @@ def _failure(server: _Server, error: Exception) -> ToolFailed:
     answer = f"{code} {text}" if isinstance(code, int) else text
     details = {"host": server.host, "port": server.port}
     if isinstance(code, int):
-        details["smtp_code"] = code
+        details["smtpCode"] = code
     return ToolFailed(
         f"{server.host}:{server.port} did not accept the message: {answer}",
         details=details,

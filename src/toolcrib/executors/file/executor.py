@@ -72,7 +72,7 @@ class FileExecutor:
                 f"the file is cut at the tool's limit: {len(data):,} of {content.total:,} bytes are returned;"
                 " to get all, raise limits.output_bytes in the manifest"
             )
-            details["truncated"] = {"kept_bytes": len(content.data), "total_bytes": content.total}
+            details["truncated"] = {"keptBytes": len(content.data), "totalBytes": content.total}
             data = uncut(ctx, data)
         value: Any = data
         if self._config.encoding == "base64":

@@ -43,7 +43,7 @@ async def run_in_process(function: Callable[..., Any], arguments: dict[str, Any]
     written = await call_function(_CHILD, _needs(function), call)
     if isinstance(written, int):
         code = os.waitstatus_to_exitcode(written)
-        raise ToolFailed(_death(code), details={"exit_code": code})
+        raise ToolFailed(_death(code), details={"exitCode": code})
     try:
         answer = orjson.loads(written)
         if "bytes" in answer:

@@ -59,7 +59,7 @@ def status_failure(response: EgressResponse, begin: str, end: str, **details: An
     phrase = f" {HTTPStatus(status).phrase}" if status in HTTPStatus._value2member_map_ else ""
     details = {"status": status, **details}
     if (wait := response.retry_after_s) is not None:
-        details["retry_after_s"] = wait
+        details["retryAfterS"] = wait
     retryable = status in (408, 429) or status >= 500
     return HttpFailed(f"{begin} {status}{phrase}{end}", details=details, retryable=retryable)
 

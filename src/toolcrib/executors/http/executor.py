@@ -111,7 +111,7 @@ class HttpExecutor:
     async def run(self, call: Call, ctx: CallContext) -> Outcome:
         """Send one request and return the value of its answer.
 
-        Raises HttpFailed (`details`: method, url, status, body, retry_after_s), TimedOut, HostNotAllowed,
+        Raises HttpFailed (`details`: method, url, status, body, retryAfterS), TimedOut, HostNotAllowed,
         InvalidInput and SecretMissing; secret values are in none of them.
         """
         for name in self._required:
@@ -246,7 +246,7 @@ class HttpExecutor:
         error.details = {"method": request.method, "url": request.url, **error.details}
         if (redactor := redactor_of(ctx)) is not None:
             error.apply_mask(redactor.redact)
-        if isinstance(error, TimedOut) and error.details.get("limit_ms") == self._config.timeout_ms:
+        if isinstance(error, TimedOut) and error.details.get("limitMs") == self._config.timeout_ms:
             error.details["limit"] = "exec.http.timeout_ms"
 
 

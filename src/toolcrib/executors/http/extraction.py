@@ -247,7 +247,7 @@ def _missing(path: str, reached: tuple[_Step, ...], value: Any) -> HttpFailed:
     elif isinstance(value, list):
         has = f"a list of {len(value)}"
     message = f"the answer has nothing at json_path `{path}`: {place} is {has}"
-    return HttpFailed(message, details={"reason": "missing_path", "json_path": path})
+    return HttpFailed(message, details={"reason": "missing_path", "jsonPath": path})
 
 
 def _noun(value: Any) -> str:

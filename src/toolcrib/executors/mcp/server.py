@@ -559,7 +559,7 @@ class McpServer:
                 details=details,
             )
         if isinstance(error, MCPError):
-            details["mcp_error"] = {"code": error.code, "data": error.data}
+            details["mcpError"] = {"code": error.code, "data": error.data}
         return ToolFailed(f"{name}: {tool}: {self._text(error, up.link)}", details=details)
 
     async def _on_its_loop(self, work: Coroutine[Any, Any, _T]) -> _T:

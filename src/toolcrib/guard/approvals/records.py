@@ -133,7 +133,7 @@ class Approval:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the JSON form; times as RFC 3339. Arguments are parsed; secrets in them are not masked."""
-        return {**json_form(self), "arguments_digest": self.arguments_digest, "seal": self.seal}
+        return {**json_form(self), "argumentsDigest": self.arguments_digest, "seal": self.seal}
 
 
 @record
@@ -190,7 +190,7 @@ class Grant:
                 "approval": self.id,
                 "approver": self.decided_by,
                 "reason": self.note,
-                "decided_at": written(self.decided_at),
+                "decidedAt": written(self.decided_at),
                 "until": until,
             },
         )

@@ -98,7 +98,7 @@ class Requests:
         raise RateLimited(
             f"{who} already wait for approval, the most allowed; this call of {ask.tool} was not added",
             hint="A person must decide on some of them first.",
-            details={"waiting": rows, "waiting_of_caller": own_rows},
+            details={"waiting": rows, "waitingOfCaller": own_rows},
         )
 
     def room(self, asker: str, now: float) -> int:

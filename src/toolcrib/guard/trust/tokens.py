@@ -18,6 +18,7 @@ from typing import Any, cast
 
 from toolcrib.errors import ConflictError, InvalidToken, NotFoundError, UsageError
 from toolcrib.spec import SCOPES, Caller, Scope
+from toolcrib.spec.moment import written
 from toolcrib.spec.naming import suggestion
 from toolcrib.spec.record import record
 from toolcrib.state import Database, ForwardClock, SqliteDatabase, Vault
@@ -72,8 +73,8 @@ class Token:
             "scopes": [scope for scope in SCOPES if scope in caller.scopes],
             "tools": None if caller.tools is None else list(caller.tools),
             "owner": caller.owner,
-            "created": self.created,
-            "expires": self.expires,
+            "created": written(self.created),
+            "expires": written(self.expires),
         }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -17,6 +17,7 @@ from toolcrib.manifest.openapi.schemas import references
 from toolcrib.manifest.openapi.slim import Slimmer
 from toolcrib.schema import SchemaCheck
 from toolcrib.spec import Tool
+from toolcrib.spec.record import camel
 
 _PREFIX = re.compile(r"[A-Za-z0-9_-]{1,32}")
 _OTHER_METHODS = ("trace", "query")
@@ -180,10 +181,8 @@ class OperationReport:
 
     def as_json(self) -> dict[str, Any]:
         """Return the JSON form without empty fields."""
-        given = {key: getattr(self, key) for key in ("operation_id", "tool", "reason", "notes")}
-        return {"method": self.method, "path": self.path} | {
-            key: value for key, value in given.items() if value
-        }
+        found = {one.name: getattr(self, one.name) for one in fields(self)}
+        return camel({name: value for name, value in found.items() if value})
 
 
 @dataclass(slots=True)

@@ -93,7 +93,7 @@ class ChannelProcess:
             try:
                 return await act()
             except (HttpFailed, RateLimited) as error:
-                wait = error.details.get("retry_after_s", pause)
+                wait = error.details.get("retryAfterS", pause)
                 if not error.retryable or time.monotonic() + wait - began > self._give_up_s:
                     raise
                 _log.warning("%s; again in %g s", error.message, wait)
@@ -114,7 +114,7 @@ class ChannelProcess:
                     await self._publish(page, subject)
                 return
             except (HttpFailed, RateLimited) as error:
-                wait = error.details.get("retry_after_s", pause)
+                wait = error.details.get("retryAfterS", pause)
                 _log.warning("%s; again in %g s", error.message, wait)
             await asyncio.sleep(wait)
             pause = min(pause * 2, _LONGEST_WAIT_S)

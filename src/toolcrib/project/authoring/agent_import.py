@@ -52,7 +52,7 @@ class ImportedAgent:
     def as_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
         found = {"source": self.source, "path": str(self.path), "notes": self.notes}
-        return {**found, "agent": self.agent.document}
+        return {**found, "agent": self.agent.as_dict()}
 
 
 @cache

@@ -120,11 +120,11 @@ class ApprovalService:
     def facts(self, sheet: ApprovalSheet) -> dict[str, Any]:
         """Return what else a person should know of a call, as JSON with secrets masked.
 
-        `description`, `made_by`, `trusted`, `reason_by`, and `doubts` about a reason that an agent wrote.
+        `description`, `madeBy`, `trusted`, `reasonBy`, and `doubts` about a reason that an agent wrote.
         `would` is the command line, request or other block as it would run; None where that cannot be said.
-        `ran` counts up to 1,000 calls in the audit log, `last_ran` is the time of the last. `untrusted` are
+        `ran` counts up to 1,000 calls in the audit log, `lastRan` is the time of the last. `untrusted` are
         lines about the manifest and the code that would run, its steps included, where nobody has trusted
-        them. `last_approved` is the call of the tool that was approved last. Empty if there is no tool of
+        them. `lastApproved` is the call of the tool that was approved last. Empty if there is no tool of
         that name any more.
         """
         approval, tool = sheet.approval, sheet.tool
@@ -140,14 +140,14 @@ class ApprovalService:
         facts = {
             "description": tool.description,
             "would": would,
-            "made_by": _maker(tool, creator),
+            "madeBy": _maker(tool, creator),
             "trusted": None if last is None else {"by": last.by, "at": written(last.at)},
             "ran": runs,
-            "last_ran": last_ran,
-            "reason_by": f"the agent {creator}" if own_words else None,
+            "lastRan": last_ran,
+            "reasonBy": f"the agent {creator}" if own_words else None,
             "doubts": doubts_about(approval.reason) if own_words else [],
             "untrusted": list(self._untrusted(approval, tool)),
-            "last_approved": self._last_approved(approval),
+            "lastApproved": self._last_approved(approval),
         }
         masked: dict[str, Any] = self._mask(facts)
         return masked
@@ -159,11 +159,11 @@ class ApprovalService:
         if len(arguments) > _MAX_TEXT:
             return None
         facts = self.facts(sheet)
-        by = f" ({facts['reason_by']} wrote this reason)" if facts.get("reason_by") else ""
+        by = f" ({facts['reasonBy']} wrote this reason)" if facts.get("reasonBy") else ""
         lines = [f"{asked.tool} needs approval: {document['reason']}{by}", f"arguments: {arguments}"]
         if facts:
             lines.append(f"description: {facts['description']}")
-            lines.append(f"made by {facts['made_by']}, ran {facts['ran']} times")
+            lines.append(f"made by {facts['madeBy']}, ran {facts['ran']} times")
             code = [f"would run: {json.dumps(facts['would'], ensure_ascii=False)}"] if facts["would"] else []
             code += facts["untrusted"]
             if sum(map(len, code)) > _MAX_TEXT:
@@ -182,7 +182,7 @@ class ApprovalService:
             return None
         document = last.as_dict()
         ran = document["arguments"] if document["edited"] is None else document["edited"]
-        return {"arguments": ran, "by": last.decided_by, "at": document["decided_at"]}
+        return {"arguments": ran, "by": last.decided_by, "at": document["decidedAt"]}
 
     def _untrusted(self, approval: Approval, tool: Tool) -> Iterator[str]:
         if tool.source is None or approval.status != "pending":
@@ -407,7 +407,7 @@ class Elicitation:
             return None
         if sheet.approval.status != "pending" or sheet.approval.token is not None:
             return None
-        text, until = self._service.question(sheet), sheet.document["expires_at"]
+        text, until = self._service.question(sheet), sheet.document["expiresAt"]
         held = f'If you deny it, that counts for 10 minutes, or with "Don\'t ask again" until {until}.'
         return None if text is None else f"{text}\n{held}"
 

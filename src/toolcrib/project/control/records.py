@@ -180,7 +180,7 @@ def was_refused(ctx: Context, result: Result) -> bool:
     if "enforcement" in error.details or error.details.get("started"):
         return False
     if isinstance(error, InvalidInput):  # Found while its request was put together, unless the tool says so.
-        return error.details.get("raised_by") != "tool"
+        return error.details.get("raisedBy") != "tool"
     return isinstance(error, (DeniedError, RateLimited, UnavailableError))
 
 

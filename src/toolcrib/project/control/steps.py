@@ -390,7 +390,7 @@ class ApprovalStep:
         found = approval.as_dict()
         details = {
             "approval": approval.id,
-            **{name: found[name] for name in ("status", "reason", "expires_at")},
+            **{name: found[name] for name in ("status", "reason", "expiresAt")},
         }
         if approval.rule == TRUST:
             details["hint"] = f"A person has to accept it: toolcrib trust {approval.tool}"

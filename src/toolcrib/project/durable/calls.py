@@ -225,13 +225,7 @@ class ProjectCalls:
 
     def history(self, call_id: str) -> dict[str, Any]:
         """Return a call with every attempt and every change, as JSON. `NotFoundError`."""
-        return {
-            **self.find(call_id).as_dict(),
-            "history": {
-                "attempts": [attempt.as_dict() for attempt in self.stored.attempts(call_id)],
-                "changes": [change.as_dict() for change in self.stored.changes(call_id)],
-            },
-        }
+        return {**self.find(call_id).as_dict(), "history": self.stored.history(call_id)}
 
     def status(self) -> dict[str, Any]:
         """Return the live workers, the queue by tool, and the tools with calls that no worker has."""
@@ -243,7 +237,7 @@ class ProjectCalls:
         return {
             "workers": [worker.as_dict() for worker in workers],
             "calls": self.stored.counts(),
-            "queue": [one.as_dict() for one in queue],
+            "queue": [{**one.as_dict(), "served": one.tool in served} for one in queue],
             "unserved": [one.tool for one in queue if one.tool not in served],
         }
 

@@ -15,7 +15,7 @@ from toolcrib.project.tools.mounted import Mounted
 from toolcrib.project.trust.sheets import SHOWN, Status, TrustSheet, cut, folded
 from toolcrib.spec import Network, Tool
 from toolcrib.spec.naming import printable
-from toolcrib.spec.record import record
+from toolcrib.spec.record import camel, record
 
 
 @record
@@ -94,7 +94,7 @@ class ServerSheet:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
-        return asdict(self)
+        return camel(asdict(self))
 
 
 def server_sheet(mounted: Mounted) -> ServerSheet:

@@ -105,8 +105,8 @@ class TrustSheet:
             "touches": self.touches,
             "reasons": list(self.reasons),
             "maker": self.maker,
-            "trusted_by": None if last is None else last.by,
-            "last_digest": None if last is None else last.digest,
+            "trustedBy": None if last is None else last.by,
+            "lastDigest": None if last is None else last.digest,
             "changed": self.changed,
             "diff": "" if self.status == "trusted" else "\n".join((*self.manifest(), *self.code())),
         }

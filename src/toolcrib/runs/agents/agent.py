@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from toolcrib.errors import DefinitionError
 from toolcrib.runs.sessions import Usage
 from toolcrib.spec.model_provider import program_models
-from toolcrib.spec.record import record
+from toolcrib.spec.record import camel, record
 
 _USUAL_COST_USD = 10.0
 _FAMILIES = {"claude-": "anthropic", "gemini-": "google", "gpt-": "openai"}
@@ -113,11 +113,15 @@ class Agent:
 
     @property
     def document(self) -> dict[str, Any]:
-        """The agent as JSON, as every interface shows it."""
+        """The agent as JSON with the keys of its file."""
         found = asdict(self)
         for name in ("tools", "agents", "script"):
             found[name] = list(found[name])
         return found
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the JSON form, as every interface shows it."""
+        return camel({**self.document, "budgets": camel(asdict(self.budgets))})
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> Agent:

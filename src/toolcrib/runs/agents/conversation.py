@@ -112,7 +112,7 @@ def usage_of(response: ModelResponse, *, free: bool = False) -> Usage:
 def model_error(error: BaseException) -> ToolcribError:
     """Return the error for a failed model step; `retryable` if the same step may succeed later.
 
-    `details.retry_after_s` is the time that the provider asks for.
+    `details.retryAfterS` is the time that the provider asks for.
     """
     from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError
 
@@ -131,7 +131,7 @@ def model_error(error: BaseException) -> ToolcribError:
         retryable = type(error).__module__.startswith(("httpx2", "httpcore", "anyio"))
     asked = getattr(error, "retry_after", None)
     if asked is not None:
-        details["retry_after_s"] = float(asked)
+        details["retryAfterS"] = float(asked)
     message = " ".join(str(error).split())[:1_000] or type(error).__name__
     return ModelFailed(message, retryable=retryable, details=details)
 

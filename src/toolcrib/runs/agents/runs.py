@@ -6,7 +6,6 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import asdict
 from typing import Any, Protocol, Unpack
 
 from toolcrib.core.context import current_trace
@@ -27,6 +26,7 @@ from toolcrib.runs.filters import Change, Changed, Filters, changeable
 from toolcrib.runs.sessions import DurableRuns, Run, RunDraft, RunEvent, RunStore, StoredMessage
 from toolcrib.spec import Caller
 from toolcrib.spec.moment import written
+from toolcrib.spec.record import json_form
 from toolcrib.state import Transaction
 
 _OF_RUN = "IN (SELECT call_id FROM run_uses WHERE run_id = ?)"
@@ -56,27 +56,26 @@ def timeline(store: RunStore, run: Run) -> dict[str, Any]:
     children = {child.id: child for child in store.tree(run.id)}
     uses: dict[int, list[dict[str, Any]]] = {}
     for use in store.uses(run.id):
-        shown: dict[str, Any] = {"use": use.use_id, "name": use.name}
+        shown: dict[str, Any] = {"useId": use.use_id, "name": use.name}
         shown["arguments"] = _arguments(use.arguments)
         if use.call_id in calls:
             call_id, state, tool, counted, ended_at = calls[use.call_id]
             history = attempts.get(call_id, [])
-            shown |= {"call": call_id, "state": state, "attempts": counted}
-            shown |= {"began_at": written(history[0].began_at) if history else None}
-            shown |= {"ended_at": written(ended_at), "history": [one.as_dict() for one in history]}
+            shown |= {"callId": call_id, "state": state, "attempts": counted}
+            shown |= {"beganAt": written(history[0].began_at) if history else None}
+            shown |= {"endedAt": written(ended_at), "history": [one.as_dict() for one in history]}
             if state == "ready":
                 shown["served"] = tool in served
         elif use.child_id in children:
             child = children[use.child_id]
-            shown |= {"run": child.id, "agent": child.agent, "state": child.state}
-            shown |= {"began_at": written(child.created_at), "ended_at": written(child.ended_at)}
+            shown |= {"runId": child.id, "agent": child.agent, "state": child.state}
+            shown |= {"beganAt": written(child.created_at), "endedAt": written(child.ended_at)}
         else:
             shown |= {"state": "refused", "answer": use.answer}
         uses.setdefault(use.iteration, []).append(shown)
     iterations = [
         {
-            **asdict(one),
-            **{name: written(getattr(one, name)) for name in ("began_at", "answered_at", "ended_at")},
+            **json_form(one),
             "live": bool(one.live),
             "text": texts.get(one.number, ""),
             "calls": uses.get(one.number, []),

@@ -111,7 +111,7 @@ class AgentSteps:
         else:
             found = error if isinstance(error, _FINAL) else model_error(error)
         if isinstance(found, ModelFailed) and found.retryable and run.failures < _MAX_FAILURES:
-            delay = float(found.details.get("retry_after_s") or 2.0**run.failures)
+            delay = float(found.details.get("retryAfterS") or 2.0**run.failures)
             if delay <= _MAX_WAIT_S:
                 self._runs.again(claim, delay, found, seconds)
                 return

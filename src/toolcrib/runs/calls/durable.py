@@ -39,6 +39,8 @@ _AGAIN = (
 )
 _END = f"UPDATE calls SET state = ?, result = ?, error = ?, ended_at = ?, lease_ends_at = NULL {OWN}"
 _BEGIN = f"UPDATE calls SET worker = ? {OWN}"
+_OF_CALL = "(SELECT submitted_at FROM calls WHERE id = call_id)"
+_RAN_BEFORE = f"UPDATE call_attempts SET began_at = {_OF_CALL} WHERE call_id = ?"
 _FACTS = "id, epoch, repeatable, rescues, tool, priority, worker"
 _LOST = f"SELECT {_FACTS} FROM calls WHERE id = ? AND {IS_LOST}"
 _RESCUE = (
@@ -57,7 +59,8 @@ class DurableCalls(SubmittedCalls, WaitingCalls):
         """Store a call that this process runs already, and take it; arguments are those of `submit`."""
         with self._database.write(f"call {os.getpid()} {id(call)}") as tx:
             claim = self.take(tx, self.submit(**call, transaction=tx, deliver=False), worker)
-        assert claim is not None
+            assert claim is not None
+            tx.run(_RAN_BEFORE, claim.id)
         return claim
 
     def take(self, tx: Transaction, id: str, worker: str, *, begins: bool = True) -> ClaimedCall | None:

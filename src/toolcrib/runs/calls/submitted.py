@@ -14,7 +14,7 @@ from toolcrib.runs.calls.changes import CLOSE, NOTE, WAKES, CallChanges
 from toolcrib.runs.dispatch import Delivery, entry_of, within_delay
 from toolcrib.runs.filters import Change, Filters, batches, changeable, conditions
 from toolcrib.runs.history import DurableCall
-from toolcrib.spec.identifier import new_id
+from toolcrib.spec.identifier import made_at, new_id
 from toolcrib.state import Transaction, ask
 
 # The epoch goes up without a claim: a body that still runs can record nothing any more.
@@ -43,7 +43,7 @@ class Submission(TypedDict, total=False):
     session_id: str | None
     run_id: str | None
     id: str | None
-    """A UUID version 7 that it has already."""
+    """A UUID version 7 that it has already. Its time is when the call was made."""
     approval: str | None
     """What it waits for."""
     deliver: bool
@@ -169,8 +169,9 @@ def _row(now: float, tool: str, arguments: Mapping[str, Any], **more: Unpack[Sub
     key, approval = more.get("idempotency_key"), more.get("approval")
     if key == "":
         raise InvalidInput("an idempotency key must not be empty")
+    id = more.get("id") or new_id(now)
     return {
-        "id": more.get("id") or new_id(now),
+        "id": id,
         "tool": tool,
         "arguments": json.dumps(arguments, sort_keys=True).encode(),
         "caller": more.get("caller", "local"),
@@ -183,7 +184,7 @@ def _row(now: float, tool: str, arguments: Mapping[str, Any], **more: Unpack[Sub
         "state": "ready" if approval is None else "waiting",
         "approval": approval,
         "ready_at": now + within_delay(more.get("delay_s", 0.0)),
-        "submitted_at": now,
+        "submitted_at": min(now, made_at(id) or now),
         **dict.fromkeys(("epoch", "attempts", "snoozes", "rescues"), 0),
         **dict.fromkeys(("worker", "holder", "lease_ends_at")),
     }

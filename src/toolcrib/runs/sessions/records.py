@@ -7,12 +7,13 @@ from dataclasses import asdict, fields
 from typing import Any, Literal, NamedTuple
 
 from toolcrib.spec.moment import written
-from toolcrib.spec.record import record
+from toolcrib.spec.record import camel, json_form, record
 
 RunState = Literal["queued", "ready", "running", "waiting", "done", "failed", "cancelled"]
 """`queued`: an earlier run of the session has not ended. `ready`: the next model step may begin. `running`: a
 worker makes a model step. `waiting`: calls of tools or runs of sub-agents have not ended."""
 ENDED: tuple[RunState, ...] = ("done", "failed", "cancelled")
+_INTERNAL = ("epoch", "open_calls", "failures", "rescues", "worker", "ready_at", "forked_from")
 MessageKind = Literal["prompt", "response", "results", "summary"]
 
 
@@ -45,8 +46,7 @@ class Session:
     @property
     def document(self) -> dict[str, Any]:
         """The session as JSON."""
-        shown = {field.name: getattr(self, field.name) for field in fields(self)}
-        shown["created_at"] = written(self.created_at)
+        shown = {**json_form(self, "active_run"), "activeRunId": self.active_run}
         return {**shown, "metadata": json.loads(self.metadata)}
 
 
@@ -99,13 +99,9 @@ class Run:
     @property
     def document(self) -> dict[str, Any]:
         """The run as JSON, as every interface shows it."""
-        shown = {field.name: getattr(self, field.name) for field in fields(self)}
-        for internal in ("epoch", "open_calls", "failures", "rescues", "worker", "ready_at"):
-            del shown[internal]
-        shown["created_at"], shown["ended_at"] = written(self.created_at), written(self.ended_at)
-        shown["variables"] = json.loads(self.variables)
-        shown["error"] = None if self.error is None else json.loads(self.error)
-        return shown
+        shown = {**json_form(self, *_INTERNAL), "forkedFromId": self.forked_from}
+        error = None if self.error is None else json.loads(self.error)
+        return {**shown, "variables": json.loads(self.variables), "error": error}
 
 
 class ClaimedRun(NamedTuple):
@@ -208,4 +204,4 @@ class RunEvent(NamedTuple):
     @property
     def document(self) -> dict[str, Any]:
         """The event as JSON."""
-        return {**self._asdict(), "at": written(self.at), "detail": json.loads(self.detail)}
+        return camel({**self._asdict(), "at": written(self.at), "detail": camel(json.loads(self.detail))})

@@ -166,9 +166,9 @@ class RunStore:
         notes.tx.add("runs", {**row, "messages": len(messages)})
         for number, (kind, content) in enumerate(messages, 1):
             add_message(notes.tx, (row["id"], number, 0, kind, content), notes.now)
-        about = {"agent": row["agent"], "parent": row.get("parent_id"), "session": row["session_id"]}
+        about = {"agent": row["agent"], "parent_id": row.get("parent_id"), "session_id": row["session_id"]}
         if row.get("forked_from") is not None:
-            about["forked_from"] = row["forked_from"]
+            about["forked_from_id"] = row["forked_from"]
         notes.add((row["id"], row["root_id"]), "created", **about)
 
     # -- reading ---------------------------------------------------------------------------------

@@ -280,11 +280,11 @@ class RunTransitions:
     def _use(self, notes: RunNotes, claim: ClaimedRun, at: tuple[int, int], use: NewUse) -> None:
         run, (number, position) = claim.run, at
         call_id = child_id = None
-        about: dict[str, Any] = {"name": use.name, "use": use.use_id}
+        about: dict[str, Any] = {"name": use.name, "use_id": use.use_id}
         if use.call is not None:
-            about["call"] = call_id = self.store.calls.submit(**use.call, transaction=notes.tx)
+            about["call_id"] = call_id = self.store.calls.submit(**use.call, transaction=notes.tx)
         elif use.child is not None:
-            about["child"] = child_id = self._child(notes, claim, use.child)
+            about["child_id"] = child_id = self._child(notes, claim, use.child)
         row = {"run_id": run.id, "iteration": number, "position": position, "use_id": use.use_id}
         row |= {"name": use.name, "arguments": use.arguments, "call_id": call_id, "child_id": child_id}
         ended = notes.now if use.answer is not None else None

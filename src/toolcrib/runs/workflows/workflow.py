@@ -31,7 +31,7 @@ class Workflow:
         self.made = (made.f_code.co_filename, made.f_lineno)
         """The file and line of the program that made this object, for its faults."""
         self.document = dict(data)
-        """The workflow as JSON, as every interface shows it."""
+        """The workflow as JSON with the keys of its file."""
         self.name: str = data["name"]
         self.description: str = data.get("description", "")
         self.inputs: dict[str, Any] = (data.get("inputs") or {}).get("schema") or _NO_INPUTS
@@ -55,6 +55,12 @@ class Workflow:
         """The template of the result; None: it is the value of the last step."""
         template = self.document.get("output")
         return None if template is None else parse(template, step_namespaces(self.as_tool))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the JSON form, as every interface shows it. Raises ManifestError for a bad template."""
+        needs = {plan.step.id: sorted(plan.needs) for plan in self.plans}
+        more = {"description": self.description, "inputs": self.inputs, "needs": needs}
+        return {**self.document, **more}
 
     def callees(self, kind: str) -> list[str]:
         """Return the tools, agents or workflows that the steps name, each once."""

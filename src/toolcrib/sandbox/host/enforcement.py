@@ -113,7 +113,7 @@ def machine(level: Level) -> Mapping[str, Any]:
             "proc": f"landlock{version} scope, seccomp",
             "ipc": "seccomp",
             "privileges": FILTERED,
-            "not_enforced": list(SEEN_AT_LANDLOCK),
+            "notEnforced": list(SEEN_AT_LANDLOCK),
         },
         "none": {
             "level": "none",
@@ -126,8 +126,8 @@ def machine(level: Level) -> Mapping[str, Any]:
         "wall": f"kill of the {'pid namespace' if is_full else 'process tree'}",
         "output": "discarded past the limit",
         "cpu": "rlimit (per process)",
-        "file_size": "rlimit",
-        "open_files": "rlimit (per process)",
+        "fileSize": "rlimit",
+        "openFiles": "rlimit (per process)",
         "tmp": "tmpfs size" if is_full else NOT_ENFORCED,
         **dict.fromkeys(("memory", "processes"), NOT_ENFORCED if pool is None else group),
     }

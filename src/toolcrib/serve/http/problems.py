@@ -47,7 +47,7 @@ def problem(error: ToolcribError, headers: Mapping[str, str] | None = None) -> R
         more.setdefault("www-authenticate", 'Bearer realm="toolcrib"')
     if isinstance(error, RateLimited):
         # RFC 9110, 10.2.3: whole seconds. With 0 a client would ask again at once.
-        more["retry-after"] = str(max(1, math.ceil(error.details.get("retry_after_s", 1))))
+        more["retry-after"] = str(max(1, math.ceil(error.details.get("retryAfterS", 1))))
     if isinstance(error, SlowRequest):
         more["connection"] = "close"  # The rest of the body could be taken for the next request.
     body = msgspec.json.encode({"error": error.as_dict()}, enc_hook=str)

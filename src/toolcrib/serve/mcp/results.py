@@ -14,7 +14,7 @@ from toolcrib.spec.views import TEXT_LIMIT, artifact_of, cut_text, error_text, p
 
 _MOST_VALUES = 100
 """MCP, Completion: values in one answer."""
-_PENDING = ("status", "approval", "reason", "expires_at")
+_PENDING = ("status", "approval", "reason", "expiresAt")
 """The text for a client whose call waits for a person."""
 ResultForm = Callable[[Result, AdvertisedTool | None], dict[str, Any]]
 """Returns the result of one method. Raises JsonRpcError if that cannot report a failed call."""
@@ -39,7 +39,7 @@ def call_result(result: Result, listed: AdvertisedTool | None = None) -> dict[st
     out: dict[str, Any] = {"content": content}
     if listed is not None and (check := listed.output_check) is not None:
         if not check.is_valid(value):
-            if result.details == {"dry_run": True}:  # Clients check all but errors.
+            if result.details == {"dryRun": True}:  # Clients check all but errors.
                 return _with_meta({"content": content, "structuredContent": value, "isError": True}, result)
             error = InvalidOutput(
                 "the output, which follows as it came, does not match the tool's output schema",

@@ -66,7 +66,7 @@ class JsonRpcError(Exception):
 
 def mounted_error(error: ToolcribError) -> JsonRpcError | None:
     """Return the error that a mounted server answered, with its code and data; None for any other."""
-    found = error.details.get("mcp_error")
+    found = error.details.get("mcpError")
     return JsonRpcError(found["code"], error.message, found["data"]) if found else None
 
 

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from math import inf
-from typing import Any, Literal
+from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
@@ -29,7 +29,7 @@ from toolcrib.errors import (
     ToolFailed,
 )
 from toolcrib.project.durable.calls import AdoptedCall, ProjectCalls
-from toolcrib.runs import CallAttempt, CallChange, DurableCall
+from toolcrib.runs import CallStatus, DurableCall
 from toolcrib.runs.filters import Changed, Filters
 from toolcrib.runs.serving import whole
 from toolcrib.schema import to_json_text
@@ -39,7 +39,6 @@ from toolcrib.spec import Call, CallEvent, Result
 _log = logging.getLogger("toolcrib.serve.rest")
 
 Path = Callable[[Call], Awaitable[Result]]
-CallStatus = Literal["running", "awaiting_approval", "ok", "error", "cancelled"]
 _MOST_RUNNING = 1_000
 _MOST_FOLLOWED = 1_000
 """Calls of the store whose events are kept from their beginning; of further ones from when somebody asks."""
@@ -132,7 +131,7 @@ class OpenCall:
         # A plain ToolcribError is a fault of unknown cause: the tool may have run.
         if type(error) is ToolcribError or ran:
             return None
-        by_tool = isinstance(error, InvalidInput) and error.details.get("raised_by") == "tool"
+        by_tool = isinstance(error, InvalidInput) and error.details.get("raisedBy") == "tool"
         return None if by_tool else error
 
     @property
@@ -166,11 +165,11 @@ class OpenCall:
     def end(self, result: Result, at: float) -> None:
         """Record the end."""
         try:
-            self.body = to_json_text(_as_dict(result))
+            self.body = to_json_text(result.answer())
         except (TypeError, ValueError) as broken:
             error = InvalidOutput(f"the tool's output cannot be written as JSON: {str(broken)[:200]}")
             result = Result("error", error=error, call_id=result.call_id)
-            self.body = to_json_text(_as_dict(result))
+            self.body = to_json_text(result.answer())
         self.result = result
         self.ended_at = at
         self.wake()
@@ -230,7 +229,7 @@ class ServerCalls:
             raise RateLimited(
                 f"{_MOST_RUNNING} of your calls are running here already",
                 hint="Call again later.",
-                details={"retry_after_s": 1},
+                details={"retryAfterS": 1},
             )
         call = OpenCall(ctx, client, self._clock(), path=path)
         ctx.on_event, ctx.on_run, ctx.plain_ends = call.add, call.wake, True
@@ -488,12 +487,9 @@ class ServerCalls:
             call.task.cancel()
             await asyncio.wait({call.task}, timeout=_END_S)
 
-    async def history(self, call: OpenCall) -> tuple[Sequence[CallAttempt], Sequence[CallChange]]:
-        """Return the attempts and the changes of a call of the store; none of any other."""
-        if not call.is_durable:
-            return (), ()
-        stored = self._durable.stored
-        return await run_in_threadpool(lambda: (stored.attempts(call.id), stored.changes(call.id)))
+    async def history(self, call: OpenCall) -> dict[str, Any] | None:
+        """Return the attempts and the changes of a call of the store; None for any other."""
+        return await run_in_threadpool(self._durable.stored.history, call.id) if call.is_durable else None
 
     async def retry(self, call: OpenCall, client: Client) -> OpenCall:
         """Run a call of the store again, and follow it. Raises as `ProjectCalls.retry` does."""
@@ -531,7 +527,7 @@ def opened(stored: DurableCall, client: Client) -> OpenCall:
     elapsed = (stored.ended_at or time.time()) - stored.submitted_at
     call = OpenCall(ctx, client, stored.submitted_at, before=1 + max(0, int(elapsed * 1e6)))
     call.is_durable = True
-    if stored.approval is not None:
+    if stored.state == "waiting":
         call.approval = CallEvent("approval", stored.id, stored.tool, stored.caller, approval=stored.approval)
     if stored.ended:
         call.end(stored.outcome(), stored.ended_at or 0.0)
@@ -562,21 +558,3 @@ def _matches(call: OpenCall, filters: Filters) -> bool:
 
 def _may_see(client: Client, call: OpenCall) -> bool:
     return client.seen_by in (None, call.client.caller)
-
-
-def _as_dict(result: Result) -> dict[str, Any]:
-    out: dict[str, Any] = {"ok": result.ok}
-    if result.error is not None:
-        out["error"] = result.error.as_dict()
-    else:
-        out["value"] = result.value
-    if result.warnings:
-        out["warnings"] = list(result.warnings)
-    details = result.details or {}
-    if "watched" in details:
-        out["watched"] = details["watched"]
-    elif result.value is None and result.error is None and details:
-        out["meta"] = details
-    elif "tool" in details:
-        out["meta"] = {"tool": details["tool"]}
-    return out

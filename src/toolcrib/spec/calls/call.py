@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol
 from toolcrib.errors import ApprovalRequired, ToolcribError
 from toolcrib.spec.calls.caller import Caller
 from toolcrib.spec.calls.client import CallClient
-from toolcrib.spec.record import record
+from toolcrib.spec.record import camel, record
 
 
 @dataclass(slots=True)  # Not frozen: that would triple the time to make one.
@@ -48,7 +48,7 @@ class CallEvent:
     def as_dict(self) -> dict[str, Any]:
         """Return the JSON form, without fields that have their default."""
         found = ((field, getattr(self, field.name)) for field in fields(self))
-        return {field.name: value for field, value in found if value != field.default}
+        return camel({field.name: value for field, value in found if value != field.default})
 
 
 @record
@@ -182,17 +182,17 @@ class Result:
         if self.error is not None:
             raise self.error
         if self.status == "pending":
-            raise ApprovalRequired(details={**(self.details or {}), "call_id": self.call_id})
+            raise ApprovalRequired(details={**(self.details or {}), "callId": self.call_id})
         return self.value
 
     @property
     def meta(self) -> dict[str, Any]:
         """Facts about the call as JSON, without empty ones."""
-        out: dict[str, Any] = {"duration_ms": round(self.duration_ms, 3), "attempts": self.attempts}
+        out: dict[str, Any] = {"durationMs": round(self.duration_ms, 3), "attempts": self.attempts}
         if self.snoozes:
             out["snoozes"] = self.snoozes
         if self.call_id:
-            out["call_id"] = self.call_id
+            out["callId"] = self.call_id
         if self.details:
             out["details"] = self.details
         return out
@@ -211,6 +211,24 @@ class Result:
         out["meta"] = self.meta
         return out
 
+    def answer(self) -> dict[str, Any]:
+        """Return the JSON that answers a call: `ok`, `value` or `error`, and what else the caller needs."""
+        out: dict[str, Any] = {"ok": self.ok}
+        if self.error is not None:
+            out["error"] = self.error.as_dict()
+        else:
+            out["value"] = self.value
+        if self.warnings:
+            out["warnings"] = list(self.warnings)
+        details = self.details or {}
+        if "watched" in details:
+            out["watched"] = details["watched"]
+        elif self.value is None and self.error is None and details:
+            out["meta"] = details
+        elif "tool" in details:
+            out["meta"] = {"tool": details["tool"]}
+        return out
+
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Result:
         """Return the result that `as_dict` has written."""
@@ -221,9 +239,9 @@ class Result:
             None if error is None else ToolcribError.from_dict(error),
             tuple(data.get("warnings", ())),
             meta.get("details"),
-            meta.get("duration_ms", 0.0),
+            meta.get("durationMs", 0.0),
             meta.get("attempts", 1),
             meta.get("snoozes", 0),
-            meta.get("call_id"),
+            meta.get("callId"),
             tuple(data.get("blocks", ())),
         )

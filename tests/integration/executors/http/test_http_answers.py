@@ -305,7 +305,7 @@ async def test_retry_after_is_reported(http_server: Server, header: str, seconds
     http_server.json({}, 429, **{"Retry-After": header})
     with pytest.raises(HttpFailed) as caught:
         await http_server.call()
-    assert caught.value.details.get("retry_after_s") == seconds
+    assert caught.value.details.get("retryAfterS") == seconds
 
 
 async def test_the_body_in_an_error_is_short(http_server: Server) -> None:

@@ -37,7 +37,7 @@ def planned(crib: Crib) -> Crib:
 
 def test_a_command(planned: Crib) -> None:
     result = planned.call("sh", {"c": f"touch {planned.root}/out/ran"}, dry_run=True)
-    assert result.details == {"dry_run": True}
+    assert result.details == {"dryRun": True}
     plan = result.value
     assert plan["would"]["args"] == ["-c", f"touch {planned.root}/out/ran"]
     assert plan["environment"] == ["HOME", "KEY", "TOKEN"]

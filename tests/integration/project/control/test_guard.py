@@ -413,7 +413,7 @@ def test_calls_a_minute_hold_for_all_processes_together(crib: Crib) -> None:
     late = crib.call("count", COUNT)
     failed(late, "rate_limited")
     assert late.error is not None
-    assert 0 < late.error.details["retry_after_s"] <= 60
+    assert 0 < late.error.details["retryAfterS"] <= 60
     assert late.error.status == 429
     assert crib.last().event == "TOOL_REFUSED"
 

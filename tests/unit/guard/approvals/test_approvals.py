@@ -66,7 +66,7 @@ def test_a_call_that_nobody_allowed_waits_with_all_that_a_person_must_know(servi
     assert found.reason == "it is dear"
     assert found.touches == ("network: example.com",)
     assert found.expires_at == START + 7 * DAY
-    assert found.as_dict()["expires_at"] == "2027-01-22T08:00:00.000Z"
+    assert found.as_dict()["expiresAt"] == "2027-01-22T08:00:00.000Z"
     assert service.find(found.id) == found
     assert found.id[14] == "7"
 

@@ -62,5 +62,5 @@ def test_the_row_holds_what_was_shown_and_granted() -> None:
 def test_the_json_form() -> None:
     document = sheet().as_dict()
     assert (document["name"], document["status"], document["maker"]) == ("t", "new", "ro\x1bbot")
-    assert (document["trusted_by"], document["last_digest"], document["changed"]) == (None, None, [])
+    assert (document["trustedBy"], document["lastDigest"], document["changed"]) == (None, None, [])
     assert document["diff"] == "tool.yml:\n    1 | name: t\nrun.sh:\n    1 | rm -rf \x1b[0m"

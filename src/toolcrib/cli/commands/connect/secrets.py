@@ -104,7 +104,7 @@ def login_command(tool: str, root: str | None, as_json: bool) -> None:
         raise UsageError(
             f"{tool} has no login", hint="Only `auth.oauth2` with the grant device_code has one."
         )
-    print_change(as_json, {"tool": tool, "logged_in": True}, f"Logged in for {tool}.")
+    print_change(as_json, {"tool": tool, "loggedIn": True}, f"Logged in for {tool}.")
 
 
 def _show(address: str, code: str) -> None:

@@ -93,7 +93,7 @@ def login_command(name: str, root: str | None, as_json: bool, wait_s: float) -> 
 
     logged_in = asyncio.run(login())
     note = f"Logged in to {name}." if logged_in else f"{name} needs no login."
-    print_change(as_json, {"server": name, "logged_in": logged_in}, note)
+    print_change(as_json, {"server": name, "loggedIn": logged_in}, note)
 
 
 @command.command("logout")
@@ -107,7 +107,7 @@ def logout_command(name: str, root: str | None, as_json: bool) -> None:
     _, servers = _require(root)
     logged_out = servers.logout(name)
     note = f"Logged out of {name}." if logged_out else f"You are not logged in to {name}."
-    print_change(as_json, {"server": name, "logged_out": logged_out}, note)
+    print_change(as_json, {"server": name, "loggedOut": logged_out}, note)
 
 
 def _require(root: str | None) -> tuple[Project, Servers]:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 @yes_option
 def add_command(
     name: str, words: tuple[str, ...], root: str | None, as_json: bool, yes: bool, **given: Any
-) -> int:
+) -> None:
     """Add an MCP server to `.mcp.json`, start it once, trust its tools.
 
     Shows the command and all that its process may use, and asks before the first start.
@@ -62,10 +62,10 @@ def add_command(
     new.add(project, channel)
     path = new.path
     if trust_listed(str(project.root), [name], WAIT_S, channel, [name]):
-        print_note(f"{name} was added, and did not start. Change it in {path}, then: toolcrib trust")
-        return ToolUnavailable.exit_code
+        raise ToolUnavailable(
+            f"{name} was added, and did not start", hint=f"Change it in {path}, then: toolcrib trust"
+        )
     print_change(as_json, {"added": name, "file": str(path)}, f"Added {name} to {path}.")
-    return 0
 
 
 def _question(new: NewServer) -> str:

@@ -15,7 +15,6 @@ from toolcrib.cli.output import print_change, print_json, print_note, print_resu
 from toolcrib.cli.table import print_listing
 from toolcrib.errors import UsageError
 from toolcrib.spec import SCOPES
-from toolcrib.spec.moment import written
 
 if TYPE_CHECKING:
     from toolcrib.guard import Tokens
@@ -107,4 +106,4 @@ def _tokens(root: str | None) -> Tokens:
 
 
 def _expiry(token: Mapping[str, Any]) -> str:
-    return written(token["expires"]) or "never"
+    return token["expires"] or "never"

@@ -57,22 +57,22 @@ def _parts(sheet: ApprovalSheet, facts: Mapping[str, Any]) -> Iterator[tuple[str
         last = facts["trusted"]
         trust = "nobody has trusted it" if last is None else f"last trusted by {last['by']} at {last['at']}"
         yield "it says", facts["description"]
-        yield "made by", f"{facts['made_by']}; {trust}"
-        last_ran = "" if facts["last_ran"] is None else f", last at {facts['last_ran']}"
+        yield "made by", f"{facts['madeBy']}; {trust}"
+        last_ran = "" if facts["lastRan"] is None else f", last at {facts['lastRan']}"
         yield "ran", f"{count(facts['ran'], 'time')}{last_ran}"
-    yield "digest", document["tool_digest"]
-    by = f" ({facts['reason_by']} wrote this)" if facts.get("reason_by") else ""
+    yield "digest", document["toolDigest"]
+    by = f" ({facts['reasonBy']} wrote this)" if facts.get("reasonBy") else ""
     yield "reason", f"{document['reason']}{by}"
     for doubt in facts.get("doubts", ()):
         yield "careful", f"the agent's reason {doubt}"
     yield "rule", document["rule"]
-    yield "asked by", f"{_caller(document)} at {document['asked_at']}"
+    yield "asked by", f"{_caller(document)} at {document['askedAt']}"
     for line in document["touches"] if sheet.tool is None else may_touch(sheet.tool):
         yield "may touch", line
-    yield "expires", document["expires_at"]
-    if document["decided_by"] is not None:
+    yield "expires", document["expiresAt"]
+    if document["decidedBy"] is not None:
         scope = SCOPES.get(document["scope"] or "", "") if document["status"] != "denied" else ""
-        yield "decided", f"by {document['decided_by']} at {document['decided_at']}{scope}"
+        yield "decided", f"by {document['decidedBy']} at {document['decidedAt']}{scope}"
         yield "note", document["note"]
 
 
@@ -117,7 +117,7 @@ def narrower_choices(rule: Mapping[str, Any] | None) -> Iterator[str]:
 
 
 def _caller(document: Mapping[str, Any]) -> str:
-    parts = (("", "caller"), ("for ", "owner"), ("with the token ", "token"), ("in session ", "session_id"))
+    parts = (("", "caller"), ("for ", "owner"), ("with the token ", "token"), ("in session ", "sessionId"))
     return " ".join(f"{word}{document[key]}" for word, key in parts if document[key])
 
 

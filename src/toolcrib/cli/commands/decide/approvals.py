@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from toolcrib.project.control.approvals import ApprovalService, ApprovalSheet
 
 _LOOK_S = 0.5
-_COLUMNS = ("ID", "STATUS", "TOOL", "CALLER", ("ASKED", "asked_at"), ("ARGUMENTS", short_arguments))
+_COLUMNS = ("ID", "STATUS", "TOOL", "CALLER", ("ASKED", "askedAt"), ("ARGUMENTS", short_arguments))
 _MOST_DENIED = 500
 _STATUSES = ("pending", "approved", "denied", "used", "expired", "void", "all")
 
@@ -229,7 +229,7 @@ def _denied(
             failed = error
             continue
         denied.append(done.document)
-        until = done.document["expires_at"]
+        until = done.document["expiresAt"]
         print_note(f"denied: {one_line(done.approval.tool)}; the same call gets this answer until {until}")
     return denied, failed
 
@@ -277,7 +277,7 @@ def grants_command(root: str | None, as_json: bool) -> None:
         as_json,
         "grants",
         [one.as_dict() for one in grants],
-        ("ID", "ANSWER", "SCOPE", "TOOL", "CALLER", ("BY", "decided_by"), "NOTE"),
+        ("ID", "ANSWER", "SCOPE", "TOOL", "CALLER", ("BY", "decidedBy"), "NOTE"),
         empty="There are no decisions.",
     )
 

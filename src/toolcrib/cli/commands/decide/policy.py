@@ -193,7 +193,7 @@ def show_command(root: str | None, as_json: bool) -> None:
     policy = load_config(find(root).config).policy
     if as_json:
         rules = [rule.as_dict() for rule in policy.rules]
-        print_json({"default": policy.default, "self_approval": policy.self_approval, "rules": rules})
+        print_json({"default": policy.default, "selfApproval": policy.self_approval, "rules": rules})
         return
     rows = [(rule.name, rule.effect, _conditions(rule)) for rule in policy.rules]
     print_table(("RULE", "EFFECT", "WHERE"), [*rows, ("default", policy.default, "no rule matches the call")])

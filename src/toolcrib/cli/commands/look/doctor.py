@@ -62,11 +62,11 @@ def _print(document: dict[str, Any]) -> None:
         for mechanism in document["mechanisms"]
     ]
     print_table(("MECHANISM", "", "DETAIL"), rows)
-    if document["decide_without_terminal"]:
+    if document["decideWithoutTerminal"]:
         print_result(
             f"\nWARNING: by decide_without_terminal in {user_settings_file()} any program that runs as you"
             " may decide:"
         )
-        for one in document["decide_without_terminal"]:
+        for one in document["decideWithoutTerminal"]:
             print_result(one_line(f"  {', '.join(one['what'])} in {', '.join(one['where'])}"))
     print_result(f"\nlevel: {document['level']}. {_MEANING[document['level']]}")

@@ -35,7 +35,7 @@ def command(root: str | None, as_json: bool) -> int:
         print_table(
             ("WORKER", "KIND", "RUNNING", "SEEN", "TOOLS"),
             [
-                (one["name"], one["kind"], str(one["running"]), one["seen_at"], cut_names(one["tools"]))
+                (one["name"], one["kind"], str(one["running"]), one["seenAt"], cut_names(one["tools"]))
                 for one in status["workers"]
             ],
         )
@@ -49,7 +49,7 @@ def command(root: str | None, as_json: bool) -> int:
         print_result(f"{what} under way: {states or 'none'}")
     for one in status["queue"]:
         print_result(
-            f"queue: {one['ready']:,} of {one_line(one['tool'])}, the oldest for {one['waits_s']:g} s"
+            f"queue: {one['ready']:,} of {one_line(one['tool'])}, the oldest for {one['waitsS']:g} s"
         )
     if waiting := status["trust"]:
         how = project.place.trust

@@ -48,7 +48,7 @@ def list_command(root: str | None, as_json: bool) -> int:
     print_listing(
         as_json,
         "agents",
-        [one.document for one in agents.values()],
+        [one.as_dict() for one in agents.values()],
         ("NAME", "MODEL", "TOOLS", "AGENTS", "DESCRIPTION"),
         empty=f"There are no agents in {project.place.agents}.",
         diagnostics=[finding.as_dict() for finding in findings],
@@ -76,7 +76,7 @@ def show_command(name: str, root: str | None, as_json: bool) -> None:
     lines = facts(values)
     if agent.instructions:
         lines += ["", *(one_line(line) for line in agent.instructions.splitlines())]
-    print_shown(as_json, agent.document, "\n".join(lines))
+    print_shown(as_json, agent.as_dict(), "\n".join(lines))
 
 
 @command.command("choose")

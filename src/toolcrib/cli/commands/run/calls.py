@@ -146,7 +146,7 @@ def list_command(root: str | None, as_json: bool, limit: int, before: str | None
         as_json,
         "calls",
         [call.as_dict() for call in found],
-        ("ID", "STATE", "TOOL", "CALLER", ("SUBMITTED", "submitted_at"), "ARGUMENTS"),
+        ("ID", "STATE", "TOOL", "CALLER", ("SUBMITTED", "beganAt"), "ARGUMENTS"),
         empty="There are no such calls." if filters else "No calls were submitted.",
         limit=limit,
     )

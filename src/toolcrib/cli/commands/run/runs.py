@@ -342,7 +342,7 @@ def _print_end(run: Run, as_json: bool) -> int:
 
 
 def _tokens(run: Mapping[str, Any]) -> str:
-    return f"{run['input_tokens'] + run['output_tokens']:,}"
+    return f"{run['inputTokens'] + run['outputTokens']:,}"
 
 
 def _event_line(event: RunEvent, depth: int) -> str:
@@ -358,24 +358,24 @@ def _short(value: Any) -> str:
 
 def _timeline(run: dict[str, Any], tree: dict[str, dict[str, Any]], indent: str = "") -> Iterable[str]:
     """Yield the lines of a run, with those below it where they were called."""
-    cost = "unknown" if run["cost_usd"] is None else f"${run['cost_usd']:.4f}"
+    cost = "unknown" if run["costUsd"] is None else f"${run['costUsd']:.4f}"
     yield f"{indent}run {run['id']} of {run['agent']}: {run['state']}"
-    tokens = f"{run['input_tokens']:,} tokens in, {run['output_tokens']:,} out"
-    yield f"{indent}  {tokens}, cost {cost}, {run['active_s']:.2f} s of work"
+    tokens = f"{run['inputTokens']:,} tokens in, {run['outputTokens']:,} out"
+    yield f"{indent}  {tokens}, cost {cost}, {run['activeS']:.2f} s of work"
     yield f"{indent}  prompt: {one_line(run['prompt'])}"
     for one in run["iterations"]:
-        took = _seconds(one["began_at"], one["answered_at"])
+        took = _seconds(one["beganAt"], one["answeredAt"])
         replaced = "" if one["live"] else " (replaced by a retry)"
         step = f"{indent}  {one['number']}. {one['model']} {took:.2f} s{replaced}"
         yield f"{step} {one_line(one['text'])}".rstrip()
         for call in one["calls"]:
-            times = call.get("began_at"), call.get("ended_at")
+            times = call.get("beganAt"), call.get("endedAt")
             spent = "" if None in times else f" {_seconds(*times):.2f} s"
             shown = one_line(json.dumps(call["arguments"]))
             waits = "" if call.get("served", True) else ": no worker has this tool"
             yield f"{indent}     {call['name']} {shown}: {call['state']}{spent}{waits}"
-            if call.get("run") in tree:
-                yield from _timeline(tree[call["run"]], tree, f"{indent}       ")
+            if call.get("runId") in tree:
+                yield from _timeline(tree[call["runId"]], tree, f"{indent}       ")
     if run["error"]:
         yield f"{indent}  error: {one_line(run['error']['message'])}"
     if run["answer"]:

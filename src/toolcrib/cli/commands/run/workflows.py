@@ -42,7 +42,7 @@ def list_command(root: str | None, as_json: bool) -> int:
     print_listing(
         as_json,
         "workflows",
-        [one.document for one in found],
+        [one.as_dict() for one in found],
         ("NAME", ("STEPS", lambda one: len(one["steps"])), "DESCRIPTION"),
         empty="There are no workflows. To create one, write a file in the folder workflows.",
     )
@@ -56,7 +56,7 @@ def show_command(name: str, root: str | None, as_json: bool) -> None:
     """Show the inputs and steps of a workflow."""
     workflow = open_project(root).workflows.find(name)
     if as_json:
-        print_json(workflow.document)
+        print_json(workflow.as_dict())
         return
     print_result(f"{workflow.name}: {workflow.description}" if workflow.description else workflow.name)
     for plan in workflow.plans:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeVar
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Struct, UnsetType, convert
 
 from toolcrib.bundles.records import Moment, Uuid
 from toolcrib.errors import ConflictError, DeniedError, InvalidInput, NotFoundError, UsageError
@@ -15,7 +15,6 @@ from toolcrib.serve.http import Answer, Routes
 from toolcrib.serve.rest.pages import PageQuery, page_before, page_of
 from toolcrib.serve.rest.records import Body
 from toolcrib.serve.rest.services import RestRequest, covers, shown
-from toolcrib.serve.rest.shaping import shaped
 from toolcrib.spec import Caller
 from toolcrib.state import user_name
 
@@ -185,7 +184,7 @@ def list_approvals(request: RestRequest) -> Answer:
         lambda sheet: sheet.approval,
     )
     return Answer(
-        ApprovalPage(approvals=[shaped(ApprovalAnswer, one.document) for one in page], next_page_token=token)
+        ApprovalPage(approvals=[convert(one.document, ApprovalAnswer) for one in page], next_page_token=token)
     )
 
 
@@ -218,8 +217,8 @@ def show_approval(request: RestRequest) -> Answer:
     if not covers(request, sheet.approval.tool):
         raise NotFoundError(f"there is no approval {request.path['approvalId']!r}")
     facts = service.facts(sheet)
-    facts |= {"made_by": shown(request, made_by)} if (made_by := facts.get("made_by")) else {}
-    return Answer(shaped(ApprovalDetails, {**sheet.document, "facts": facts or None}))
+    facts |= {"madeBy": shown(request, made_by)} if (made_by := facts.get("madeBy")) else {}
+    return Answer(convert({**sheet.document, "facts": facts or None}, ApprovalDetails))
 
 
 @ROUTES.add(
@@ -242,7 +241,7 @@ def approve_call(request: RestRequest) -> Answer:
         decider=decider,
         channel=_CHANNEL,
     )
-    return Answer(shaped(ApprovalAnswer, sheet.document))
+    return Answer(convert(sheet.document, ApprovalAnswer))
 
 
 @ROUTES.add("POST", f"{_ONE}/deny", "approve", {200: ApprovalAnswer}, *_REFUSED, body=Deny)
@@ -253,7 +252,7 @@ def deny_call(request: RestRequest) -> Answer:
     sheet = _service(request).deny(
         request.path["approvalId"], by, body.note, seal=body.seal, decider=decider, channel=_CHANNEL
     )
-    return Answer(shaped(ApprovalAnswer, sheet.document))
+    return Answer(convert(sheet.document, ApprovalAnswer))
 
 
 @ROUTES.add("GET", "/grants", "approve", {200: GrantPage}, query=PageQuery)
@@ -265,7 +264,7 @@ def list_grants(request: RestRequest) -> Answer:
     service = _service(request)
     page, token = _page(request, ("grants",), service.grants, lambda grant: grant)
     return Answer(
-        GrantPage(grants=[shaped(GrantAnswer, one.as_dict()) for one in page], next_page_token=token)
+        GrantPage(grants=[convert(one.as_dict(), GrantAnswer) for one in page], next_page_token=token)
     )
 
 
@@ -284,7 +283,7 @@ def revoke_grant(request: RestRequest) -> Answer:
     if decider is not None and grant.answer == "denied":
         raise DeniedError("a token cannot revoke a denial", hint="A person can: toolcrib approvals revoke ID")
     revoked = service.revoke(id_, by, channel=_CHANNEL)
-    return Answer(shaped(GrantAnswer, revoked.as_dict()))
+    return Answer(convert(revoked.as_dict(), GrantAnswer))
 
 
 def _service(request: RestRequest) -> ApprovalService:

@@ -21,7 +21,6 @@ from toolcrib.serve.http import Answer, Routes
 from toolcrib.serve.rest.pages import DEFAULT_PAGE, PageSize, PageToken, Time, page_start
 from toolcrib.serve.rest.records import in_zone
 from toolcrib.serve.rest.services import RestRequest
-from toolcrib.serve.rest.shaping import shaped
 
 ROUTES = Routes()
 _JSON_LINES = "application/jsonl"
@@ -148,7 +147,9 @@ def list_audit_lines(request: RestRequest) -> Answer:
     last = next((line.entry for line in reversed(page) if line.entry is not None), None)
     more = len(found) > len(page) and last is not None
     token = page_token(question, [last.seq]) if more and last is not None else None
-    return Answer(LinePage(lines=[shaped(Line, line.as_dict()) for line in page], next_page_token=token))
+    return Answer(
+        LinePage(lines=[msgspec.convert(line.as_dict(), Line) for line in page], next_page_token=token)
+    )
 
 
 @ROUTES.add("GET", "/audit/export", "admin", {200: _JSON_LINES}, AuditUnavailable, query=LinesQuery)
@@ -178,7 +179,7 @@ def verify_audit(request: RestRequest) -> Answer:
         )
     except OSError as error:
         raise _unreadable(error) from None
-    return Answer(shaped(AuditVerdict, verdict.as_dict()))
+    return Answer(msgspec.convert(verdict.as_dict(), AuditVerdict))
 
 
 def _unreadable(error: OSError) -> AuditUnavailable:

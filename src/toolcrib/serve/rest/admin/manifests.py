@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
+import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from toolcrib.errors import (
@@ -33,7 +34,6 @@ from toolcrib.project.root import require_inside
 from toolcrib.serve.http import Answer, Routes
 from toolcrib.serve.rest.records import Body
 from toolcrib.serve.rest.services import RestRequest, noting_makers
-from toolcrib.serve.rest.shaping import shaped
 from toolcrib.spec.naming import suggestion
 
 ROUTES = Routes()
@@ -188,7 +188,7 @@ class ImportedCurl(Struct, kw_only=True):
 @ROUTES.add("GET", "/lint", "admin", {200: Findings})
 def lint_project(request: RestRequest) -> Answer:
     """Check the project: its settings, manifests, sources and agents."""
-    return Answer(shaped(Findings, report(project_findings(request.services.project.place))))
+    return Answer(msgspec.convert(report(project_findings(request.services.project.place)), Findings))
 
 
 @ROUTES.add("POST", "/lint", "read", {200: Findings}, body=Text)
@@ -204,7 +204,7 @@ def lint_text(request: RestRequest) -> Answer:
     except ManifestError as error:
         found += diagnostics_of(error)
     found.sort(key=lambda one: (one.line, one.column))
-    return Answer(shaped(Findings, report(found)))
+    return Answer(msgspec.convert(report(found), Findings))
 
 
 @ROUTES.add("POST", "/convert", "read", {200: Converted}, ManifestError, NotFoundError, body=Convert)
@@ -221,7 +221,7 @@ def convert_text(request: RestRequest) -> Answer:
         ConvertedTool(
             name=one.tool.name,
             text=one.text.decode(),
-            losses=[shaped(LossAnswer, loss.as_dict()) for loss in one.losses],
+            losses=[msgspec.convert(loss.as_dict(), LossAnswer) for loss in one.losses],
         )
         for one in written
     ]
@@ -260,7 +260,9 @@ def import_openapi(request: RestRequest) -> Answer:
         tools = require_inside(place.root, place.tools)
         with noting_makers(request, {one.name: one.text for one in drafts}):
             written = write_manifests(drafts, tools, replace=body.replace)
-    return Answer(shaped(ImportedTools, {**found.as_json(), "written": [str(path) for path in written]}))
+    return Answer(
+        msgspec.convert({**found.as_json(), "written": [str(path) for path in written]}, ImportedTools)
+    )
 
 
 @ROUTES.add("POST", "/import/curl", "read", {200: ImportedCurl}, ManifestError, body=Curl)

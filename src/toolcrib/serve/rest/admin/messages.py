@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Struct, UnsetType, convert
 
 from toolcrib.bundles.records import Moment, Uuid
 from toolcrib.errors import ConflictError, NotFoundError
 from toolcrib.serve.http import Answer, Routes
 from toolcrib.serve.rest.pages import PageQuery, given, page_before, page_of
 from toolcrib.serve.rest.services import RestRequest, location
-from toolcrib.serve.rest.shaping import shaped
 
 ROUTES = Routes()
 _PATH = "/messages"
@@ -61,7 +60,7 @@ def list_messages(request: RestRequest) -> Answer:
     before = page_before(query, question)
     found = request.services.project.messages.page(given(query.state), query.page_size + 1, before)
     page, token = page_of(found, query, question, lambda one: [one.id])
-    answers = [shaped(MessageAnswer, one.as_dict()) for one in page]
+    answers = [convert(one.as_dict(), MessageAnswer) for one in page]
     return Answer(MessagePage(messages=answers, next_page_token=token))
 
 
@@ -69,7 +68,7 @@ def list_messages(request: RestRequest) -> Answer:
 def get_message(request: RestRequest) -> Answer:
     """Return one message and its state."""
     found = request.services.project.messages.find(request.path["messageId"])
-    return Answer(shaped(MessageAnswer, found.as_dict()))
+    return Answer(convert(found.as_dict(), MessageAnswer))
 
 
 @ROUTES.add("POST", f"{_ONE}/retry", "admin", {201: QueuedAgain}, NotFoundError, ConflictError, located=True)

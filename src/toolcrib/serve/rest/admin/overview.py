@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Literal
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Struct, UnsetType, convert
 
 from toolcrib.errors import ConflictError, DeniedError, ToolNotFound
 from toolcrib.project.reports import describe_machine
 from toolcrib.serve.http import Answer, Problem, Routes
 from toolcrib.serve.rest.records import Body
 from toolcrib.serve.rest.services import RestRequest, require_person
-from toolcrib.serve.rest.shaping import shaped
 from toolcrib.state import user_name
 
 ROUTES = Routes()
@@ -143,8 +142,8 @@ def show_trust(request: RestRequest) -> Answer:
         TrustState(
             accepted=project.trust.given,
             waiting=[WaitingSetting(key=weak.name, allows=weak.allows) for weak in project.waiting],
-            tools=[shaped(ToolTrust, {"waits": sheet.waits, **sheet.as_dict()}) for sheet in sheets],
-            errors=[shaped(Problem, error.as_dict()) for error in errors],
+            tools=[convert({"waits": sheet.waits, **sheet.as_dict()}, ToolTrust) for sheet in sheets],
+            errors=[convert(error.as_dict(), Problem) for error in errors],
         )
     )
 
@@ -169,4 +168,4 @@ def give_trust(request: RestRequest) -> Answer:
 @ROUTES.add("GET", "/doctor", "admin", {200: Machine})
 def show_machine(request: RestRequest) -> Answer:  # noqa: ARG001 - the signature of a handler
     """Return how well this machine can confine tools."""
-    return Answer(shaped(Machine, describe_machine()))
+    return Answer(convert(describe_machine(), Machine))

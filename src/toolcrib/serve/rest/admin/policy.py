@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
-from msgspec import UNSET, Meta, Struct, UnsetType, field
+from msgspec import UNSET, Meta, Struct, UnsetType, convert, field
 
 from toolcrib.bundles.records import Moment
 from toolcrib.errors import (
@@ -27,7 +27,6 @@ from toolcrib.project.reports import explain_call
 from toolcrib.serve.http import Answer, Routes
 from toolcrib.serve.rest.records import Body
 from toolcrib.serve.rest.services import RestRequest, location, require_person
-from toolcrib.serve.rest.shaping import shaped
 
 ROUTES = Routes()
 
@@ -162,7 +161,7 @@ class RuleAdded(Struct, kw_only=True, rename="camel"):
 async def show_policy(request: RestRequest) -> Answer:
     """Return the rules of the policy, in their order."""
     policy = request.services.project.config.policy
-    rules = [shaped(PolicyRule, rule.as_dict()) for rule in policy.rules]
+    rules = [convert(rule.as_dict(), PolicyRule) for rule in policy.rules]
     return Answer(PolicyState(default=policy.default, self_approval=policy.self_approval, rules=rules))
 
 
@@ -187,7 +186,7 @@ async def explain_policy(request: RestRequest) -> Answer:
         identity = replace(identity, client="" if body.client is UNSET else body.client)
     tool = services.project.get(body.tool)
     explained = explain_call(services.project, tool, body.arguments, body.caller, identity)
-    return Answer(shaped(Explanation, explained))
+    return Answer(convert(explained, Explanation))
 
 
 @ROUTES.add(
@@ -230,4 +229,4 @@ def try_rule(request: RestRequest) -> Answer:
         found = rehearse(request.services.project, rule_of(body.rule), since)
     except OSError as error:
         raise AuditUnavailable(f"the audit log cannot be read: {error.strerror}") from None
-    return Answer(shaped(Rehearsal, found))
+    return Answer(convert(found, Rehearsal))

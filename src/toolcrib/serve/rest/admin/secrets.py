@@ -6,7 +6,7 @@ import asyncio
 from contextlib import suppress
 from typing import Annotated, Literal
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, convert
 from starlette.concurrency import run_in_threadpool
 
 from toolcrib.errors import DeniedError, ToolcribError, UsageError
@@ -15,7 +15,6 @@ from toolcrib.project.reports import secret_needs
 from toolcrib.serve.http import Answer, Routes
 from toolcrib.serve.rest.records import Body
 from toolcrib.serve.rest.services import RestRequest, require_person
-from toolcrib.serve.rest.shaping import shaped
 
 ROUTES = Routes()
 _ONE = "/secrets/{secretName}"
@@ -73,7 +72,7 @@ async def list_secrets(request: RestRequest) -> Answer:
     needs = await run_in_threadpool(secret_needs, tools, services.project.secrets)
     place = place_of(services.project)
     own = None if place is None else place.label
-    found = [shaped(SecretState, {**need.as_dict(), "own": need.status.source == own}) for need in needs]
+    found = [convert({**need.as_dict(), "own": need.status.source == own}, SecretState) for need in needs]
     return Answer(Secrets(ok=not any(need.blocks for need in needs), secrets=found))
 
 

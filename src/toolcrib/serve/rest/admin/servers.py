@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from msgspec import UNSET, Meta, Struct, UnsetType, field
+from msgspec import UNSET, Meta, Struct, UnsetType, convert, field
 from starlette.concurrency import run_in_threadpool
 
 from toolcrib.errors import (
@@ -22,7 +22,6 @@ from toolcrib.serve.http import Answer, Problem, Routes
 from toolcrib.serve.rest.calls.routes import Watched
 from toolcrib.serve.rest.records import Body
 from toolcrib.serve.rest.services import RestRequest, location, require_person
-from toolcrib.serve.rest.shaping import shaped
 
 ROUTES = Routes()
 _ONE = "/servers/{server}"
@@ -140,7 +139,7 @@ def list_servers(request: RestRequest) -> Answer:
     servers: Servers | None = request.services.project.servers
     if servers is None:
         return Answer(ServerList(servers=[], wrong={}, notes={}))
-    found = [shaped(ServerAnswer, one.as_dict()) for one in servers.mounted.values()]
+    found = [convert(one.as_dict(), ServerAnswer) for one in servers.mounted.values()]
     return Answer(ServerList(servers=found, wrong=servers.wrong, notes=dict(servers.notes)))
 
 
@@ -166,7 +165,7 @@ async def add_server(request: RestRequest) -> Answer:
     config = await run_in_threadpool(new.add, project, "page")
     mounted = await start(project, body.name, config, "page")
     at = location(request, f"/servers/{body.name}")
-    return Answer(shaped(ServerAnswer, mounted.as_dict()), status=201, headers=at)
+    return Answer(convert(mounted.as_dict(), ServerAnswer), status=201, headers=at)
 
 
 @ROUTES.add(
@@ -192,7 +191,7 @@ async def watch_server(request: RestRequest) -> Answer:
         )
     seen = await watch(request.services.project, new)
     error = None if seen.error is None else seen.error.as_dict()
-    return Answer(shaped(WatchedServer, {"tools": seen.tools, "error": error, "watched": seen.watched}))
+    return Answer(convert({"tools": seen.tools, "error": error, "watched": seen.watched}, WatchedServer))
 
 
 async def _trusted(request: RestRequest, body: ServerEntry) -> NewServer:
@@ -216,7 +215,7 @@ async def _trusted(request: RestRequest, body: ServerEntry) -> NewServer:
 @ROUTES.add("GET", _ONE, "admin", {200: ServerAnswer}, NotFoundError)
 def show_server(request: RestRequest) -> Answer:
     """Return an MCP server and its state."""
-    return Answer(shaped(ServerAnswer, _servers(request).get(request.path["server"]).as_dict()))
+    return Answer(convert(_servers(request).get(request.path["server"]).as_dict(), ServerAnswer))
 
 
 @ROUTES.add(
@@ -248,7 +247,7 @@ async def remove_server(request: RestRequest) -> Answer:
 async def restart_server(request: RestRequest) -> Answer:
     """End an MCP server and start it again. Its running calls fail."""
     mounted = await _servers(request).restart(request.path["server"])
-    return Answer(shaped(ServerAnswer, mounted.as_dict()))
+    return Answer(convert(mounted.as_dict(), ServerAnswer))
 
 
 @ROUTES.add(

@@ -10,12 +10,10 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from toolcrib.bundles.records import Moment
 from toolcrib.errors import ConflictError, DeniedError, NotFoundError, UsageError
 from toolcrib.guard import Tokens
-from toolcrib.guard.trust.tokens import Token
 from toolcrib.serve.http import Answer, Routes
 from toolcrib.serve.rest.records import Body
 from toolcrib.serve.rest.services import RestRequest, location, require_person
 from toolcrib.spec import Scope
-from toolcrib.spec.moment import written
 from toolcrib.state import user_name
 
 ROUTES = Routes()
@@ -79,7 +77,7 @@ class Settings(Struct, frozen=True, kw_only=True):
 @ROUTES.add("GET", "/tokens", "admin", {200: TokenList})
 def list_tokens(request: RestRequest) -> Answer:
     """List the tokens, without their secrets."""
-    return Answer(TokenList(tokens=[TokenAnswer(**_shown(one)) for one in _tokens(request).all()]))
+    return Answer(TokenList(tokens=[TokenAnswer(**one.as_dict()) for one in _tokens(request).all()]))
 
 
 @ROUTES.add(
@@ -100,7 +98,7 @@ def create_token(request: RestRequest) -> Answer:
     until = None if body.expires_in_s is UNSET else time.time() + body.expires_in_s
     tokens, owner = _tokens(request), user_name() if body.owner is UNSET else body.owner
     text = tokens.create(body.name, body.scopes, body.tools, owner=owner, expires=until)
-    made = MadeToken(token=text, **_shown(tokens.get(body.name)))
+    made = MadeToken(token=text, **tokens.get(body.name).as_dict())
     return Answer(made, 201, location(request, f"/tokens/{made.name}"))
 
 
@@ -124,8 +122,3 @@ def show_settings(request: RestRequest) -> Answer:
 def _tokens(request: RestRequest) -> Tokens:
     tokens: Tokens = request.services.access.tokens
     return tokens
-
-
-def _shown(token: Token) -> dict[str, Any]:
-    facts = token.as_dict()
-    return {**facts, **{name: written(facts[name]) for name in ("created", "expires")}}

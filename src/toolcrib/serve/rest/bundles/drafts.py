@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from msgspec import UNSET, Struct, UnsetType, field
+from msgspec import UNSET, Struct, UnsetType, convert, field
 from starlette.concurrency import run_in_threadpool
 
 from toolcrib.bundles.answers import ExampleCall
@@ -28,7 +28,6 @@ from toolcrib.serve.rest.calls.routes import INVOKED, REFUSALS, Grant, call_answ
 from toolcrib.serve.rest.records import Body
 from toolcrib.serve.rest.running import Path
 from toolcrib.serve.rest.services import RestRequest
-from toolcrib.serve.rest.shaping import shaped
 from toolcrib.spec import Tool
 from toolcrib.spec.naming import short_name
 from toolcrib.state import user_name
@@ -103,7 +102,7 @@ def check_draft(request: RestRequest) -> Answer:
     body: Draft = request.body()
     tool, found = _read(request, body)
     shown = None if tool is None else _shown(request.services.project, tool)
-    findings = shaped(Findings, report(found))
+    findings = convert(report(found), Findings)
     return Answer(
         CheckedDraft(
             diagnostics=findings.diagnostics, errors=findings.errors, warnings=findings.warnings, tool=shown

@@ -16,13 +16,14 @@ from toolcrib.errors import (
     ToolDisabled,
     ToolNotFound,
 )
+from toolcrib.runs import CallStatus
 from toolcrib.runs.dispatch import MOST_DELAY_S
 from toolcrib.runs.filters import Changed, Filters
 from toolcrib.serve.http import Answer, Routes
 from toolcrib.serve.rest.calls.routes import states_of
 from toolcrib.serve.rest.pages import ChangedMany, ChangeOf, filters_of
 from toolcrib.serve.rest.records import Body
-from toolcrib.serve.rest.running import CallStatus, may_change
+from toolcrib.serve.rest.running import may_change
 from toolcrib.serve.rest.services import RestRequest
 
 ROUTES = Routes()

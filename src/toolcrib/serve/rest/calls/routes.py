@@ -32,6 +32,7 @@ from toolcrib.errors import (
     ToolNotFound,
     UnavailableError,
 )
+from toolcrib.runs import STATES, CallStatus
 from toolcrib.runs import CallState as StoredState
 from toolcrib.runs.filters import Filters
 from toolcrib.schema.provider_shapes import Shape, shape_tools
@@ -40,7 +41,7 @@ from toolcrib.serve.http.route import Handled
 from toolcrib.serve.rest.event_stream import event_stream, last_event_id, sent_event
 from toolcrib.serve.rest.pages import MatchingPage, filters_of, page_before, page_of
 from toolcrib.serve.rest.refusals import NO_BUNDLE
-from toolcrib.serve.rest.running import CallStatus, OpenCall
+from toolcrib.serve.rest.running import OpenCall
 from toolcrib.serve.rest.services import RestRequest
 from toolcrib.spec import CallEvent
 from toolcrib.spec.moment import written
@@ -61,14 +62,6 @@ INVOKE = "/tools/invoke/"
 _CALLS = "/tools/calls"
 _ONE = f"{_CALLS}/{{callId}}"
 _MOST_WAIT_S = 3_600
-_STATES: dict[CallStatus, tuple[StoredState, ...]] = {
-    "running": ("ready", "running"),
-    "awaiting_approval": ("waiting",),
-    "ok": ("done",),
-    "error": ("failed", "discarded", "unknown"),
-    "cancelled": ("cancelled",),
-}
-"""The status of a call, as its states in the store."""
 _WAIT = re.compile(r"wait\s*=\s*\"?(\d{1,9})\"?")
 
 
@@ -153,13 +146,6 @@ class Pending(Struct, frozen=True, kw_only=True, rename="camel"):
     status: CallStatus
 
 
-class WaitsFor(Struct, frozen=True, kw_only=True):
-    """The approval that a call waited for, or still does."""
-
-    id: Uuid
-    reason: str
-
-
 class AttemptRecord(Struct, frozen=True, kw_only=True, rename="camel"):
     """One time that a worker took a call."""
 
@@ -189,15 +175,18 @@ class CallHistory(Struct, frozen=True):
 
 
 class CallState(Struct, frozen=True, kw_only=True, rename="camel"):
-    """A call that this server has made."""
+    """A call of this server or of the store."""
 
-    call_id: Uuid
+    id: Uuid
     tool: str
     caller: str
     status: CallStatus
     began_at: Moment
     ended_at: Moment | None = None
-    approval: WaitsFor | None = None
+    approval_id: Uuid | None = None
+    """The approval that it waits for."""
+    reason: str | UnsetType = UNSET
+    """The reason why a person must decide. Only the server that has asked knows it."""
     result: InvokeResult | None = None
     """None until it has ended."""
     history: CallHistory | UnsetType = UNSET
@@ -405,7 +394,7 @@ async def list_calls(request: RestRequest) -> Answer:
 
 def states_of(status: CallStatus | UnsetType) -> Sequence[StoredState] | None:
     """Return the states in the store of calls with this status; None for all."""
-    return None if status is UNSET else _STATES[status]
+    return None if status is UNSET else STATES[status]
 
 
 @ROUTES.add("GET", _ONE, "read", {200: CallState}, NotFoundError)
@@ -413,14 +402,10 @@ async def show_call(request: RestRequest) -> Answer:
     """Return a call with its history, and with its result once it has ended."""
     call = await request.services.calls.look(request.path["callId"], request.client, follow=False)
     state = _state(call)  # Read first: it may end meanwhile, and what has ended is shown with all attempts.
-    attempts, changes = await request.services.calls.history(call)
-    if not changes:  # It is not in the store.
+    history = await request.services.calls.history(call)
+    if history is None:
         return Answer(state)
-    history = CallHistory(
-        attempts=[AttemptRecord(**attempt.as_dict()) for attempt in attempts],
-        changes=[ChangeRecord(**change.as_dict()) for change in changes],
-    )
-    return Answer(msgspec.structs.replace(state, history=history))
+    return Answer(msgspec.structs.replace(state, history=msgspec.convert(history, CallHistory)))
 
 
 @ROUTES.add(
@@ -495,12 +480,13 @@ async def _found(request: RestRequest) -> OpenCall:
 def _state(call: OpenCall) -> CallState:
     event = call.approval
     return CallState(
-        call_id=call.id,
+        id=call.id,
         tool=call.ctx.tool,
         caller=call.ctx.caller,
         status=call.status,
         began_at=written(call.began_at),
         ended_at=written(call.ended_at),
-        approval=None if event is None else WaitsFor(id=event.approval or "", reason=event.message),
+        approval_id=None if event is None else event.approval,
+        reason=UNSET if event is None or not event.message else event.message,
         result=cast("InvokeResult", Raw(call.body)) if call.body else None,
     )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from msgspec import UNSET, Meta, Struct, UnsetType, field
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from toolcrib.bundles.records import Moment, Uuid
-from toolcrib.serve.http import Problem
+from toolcrib.serve.http.problems import Problem, ViolationAnswer
 from toolcrib.serve.rest.calls.routes import AttemptRecord
 from toolcrib.serve.rest.pages import ChangeOf, MatchingPage
 
@@ -73,7 +73,7 @@ class SessionRecord(Struct, frozen=True, kw_only=True, rename="camel"):
     id: Uuid
     caller: str
     metadata: dict[str, Any]
-    active_run: Uuid | None = field(name="activeRunId")
+    active_run_id: Uuid | None
     created_at: Moment
 
 
@@ -105,7 +105,7 @@ class RunRecord(Struct, frozen=True, kw_only=True, rename="camel"):
     active_s: float
     answer: str | None
     error: Problem | None
-    forked_from: Uuid | None = field(name="forkedFromId")
+    forked_from_id: Uuid | None
     created_at: Moment
     ended_at: Moment | None
 
@@ -113,15 +113,15 @@ class RunRecord(Struct, frozen=True, kw_only=True, rename="camel"):
 class UseRecord(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """A call, or a run of a sub-agent, that a model asked for."""
 
-    use: str = field(name="useId")
+    use_id: str
     """The model's own id of it. In a workflow: its step, with `[INDEX]` for an item of a `foreach`."""
     name: str
     arguments: Any
     """An object; a text where the model wrote no JSON."""
     state: str
-    call: Uuid | UnsetType = field(default=UNSET, name="callId")
+    call_id: Uuid | UnsetType = UNSET
     attempts: int | UnsetType = UNSET
-    run: Uuid | UnsetType = field(default=UNSET, name="runId")
+    run_id: Uuid | UnsetType = UNSET
     agent: str | UnsetType = UNSET
     began_at: Moment | UnsetType | None = UNSET
     ended_at: Moment | UnsetType | None = UNSET
@@ -169,9 +169,9 @@ class EventDetail(Struct, frozen=True, kw_only=True, rename="camel", omit_defaul
     """The details of an event of a run, by its kind."""
 
     agent: str | UnsetType = UNSET
-    parent: Uuid | UnsetType | None = field(default=UNSET, name="parentId")
-    session: Uuid | UnsetType = field(default=UNSET, name="sessionId")
-    forked_from: Uuid | UnsetType = field(default=UNSET, name="forkedFromId")
+    parent_id: Uuid | UnsetType | None = UNSET
+    session_id: Uuid | UnsetType = UNSET
+    forked_from_id: Uuid | UnsetType = UNSET
     model: str | UnsetType = UNSET
     input_tokens: int | UnsetType = UNSET
     output_tokens: int | UnsetType = UNSET
@@ -179,16 +179,18 @@ class EventDetail(Struct, frozen=True, kw_only=True, rename="camel", omit_defaul
     name: str | UnsetType = UNSET
     position: int | UnsetType = UNSET
     state: str | UnsetType = UNSET
-    use: str | UnsetType = field(default=UNSET, name="useId")
+    use_id: str | UnsetType = UNSET
     """The model's own id of a call."""
-    call: Uuid | UnsetType = field(default=UNSET, name="callId")
-    child: Uuid | UnsetType = field(default=UNSET, name="childId")
+    call_id: Uuid | UnsetType = UNSET
+    child_id: Uuid | UnsetType = UNSET
     error: Problem | UnsetType = UNSET
     code: str | UnsetType = UNSET
     """Of `model_failed`: the code of the error, as are those below."""
     message: str | UnsetType = UNSET
     retryable: bool | UnsetType = UNSET
     hint: str | UnsetType | None = UNSET
+    violations: list[ViolationAnswer] | UnsetType = UNSET
+    details: dict[str, Any] | UnsetType = UNSET
 
 
 class RunEventData(Struct, frozen=True, kw_only=True, rename="camel"):

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, convert
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
@@ -35,7 +35,6 @@ from toolcrib.serve.rest.runs.records import (
     NewSession,
     Point,
     Queue,
-    QueuedRecord,
     RunEventData,
     RunRecord,
     Runs,
@@ -48,7 +47,6 @@ from toolcrib.serve.rest.runs.records import (
     Workers,
 )
 from toolcrib.serve.rest.services import RestRequest, location
-from toolcrib.serve.rest.shaping import shaped
 
 ROUTES = Routes()
 _ONE = "/runs/{runId}"
@@ -59,14 +57,14 @@ _NEW = (NotFoundError, InvalidInput, UnavailableError, NotTrusted, ApprovalRequi
 def list_agents(request: RestRequest) -> Answer:
     """List the agents of the project."""
     agents = request.services.project.agents.all()
-    return Answer(Agents(agents=[shaped(AgentAnswer, agent.document) for agent in agents.values()]))
+    return Answer(Agents(agents=[convert(agent.as_dict(), AgentAnswer) for agent in agents.values()]))
 
 
 @ROUTES.add("GET", "/agents/{agent}", "read", {200: AgentAnswer}, NotFoundError)
 def get_agent(request: RestRequest) -> Answer:
     """Return an agent: its model, instructions, tools, sub-agents and budgets."""
     agent = request.services.project.agents.find(request.path["agent"])
-    return Answer(shaped(AgentAnswer, agent.document))
+    return Answer(convert(agent.as_dict(), AgentAnswer))
 
 
 @ROUTES.add("POST", "/sessions", "invoke", {201: SessionRecord}, InvalidInput, body=NewSession, located=True)
@@ -173,7 +171,7 @@ def get_run_tree(request: RestRequest) -> Answer:
 @ROUTES.add("GET", f"{_ONE}/timeline", "read", {200: Timeline}, NotFoundError, InvalidInput)
 def get_run_timeline(request: RestRequest) -> Answer:
     """Return a run with its iterations: model, tokens, times, text, and the calls that it asked for."""
-    return Answer(shaped(Timeline, _runs(request).timeline(_found(request).id)))
+    return Answer(convert(_runs(request).timeline(_found(request).id), Timeline))
 
 
 @ROUTES.add(
@@ -254,30 +252,28 @@ def _found(request: RestRequest) -> Run:
 
 async def _written(events: AsyncIterator[RunEvent]) -> AsyncIterator[bytes]:
     async for event in events:
-        document = shaped(RunEventData, event.document)
-        yield sent_event(event.number, event.kind, msgspec.json.encode(document))
+        yield sent_event(event.number, event.kind, msgspec.json.encode(event.document))
 
 
 def _run(run: Run) -> RunRecord:
-    return shaped(RunRecord, run.document)
+    return convert(run.document, RunRecord)
 
 
 def _session(session: Session) -> SessionRecord:
-    return shaped(SessionRecord, session.document)
+    return convert(session.document, SessionRecord)
 
 
 @ROUTES.add("GET", "/workers", "admin", {200: Workers})
 def list_workers(request: RestRequest) -> Answer:
     """List the workers with the tools that each of them has."""
-    return Answer(Workers(workers=[WorkerRecord(**one) for one in _status(request)["workers"]]))
+    return Answer(Workers(workers=convert(_status(request)["workers"], list[WorkerRecord])))
 
 
 @ROUTES.add("GET", "/queue", "admin", {200: Queue})
 def get_queue(request: RestRequest) -> Answer:
     """Return how many durable calls wait and run, and which tools have calls that no worker can serve."""
     status = _status(request)
-    tools = [QueuedRecord(**one, served=one["tool"] not in status["unserved"]) for one in status["queue"]]
-    return Answer(Queue(**status["calls"], tools=tools))
+    return Answer(convert({**status["calls"], "tools": status["queue"]}, Queue))
 
 
 def _status(request: RestRequest) -> dict[str, Any]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from msgspec import Meta, Struct, field
+from msgspec import Meta, Struct, convert, field
 from starlette.concurrency import run_in_threadpool
 
 from toolcrib.bundles.records import Uuid
 from toolcrib.core.context import read_trace
 from toolcrib.errors import ApprovalRequired, InvalidInput, NotFoundError, NotTrusted
-from toolcrib.runs.workflows import Workflow, step_schema
+from toolcrib.runs.workflows import step_schema
 from toolcrib.serve.http import Answer, Routes
 from toolcrib.serve.rest.records import Body
 from toolcrib.serve.rest.services import RestRequest, location
@@ -62,13 +62,14 @@ class WorkflowRun(Struct, kw_only=True, frozen=True, rename="camel"):
 def list_workflows(request: RestRequest) -> Answer:
     """List the workflows of the project."""
     found = request.services.project.workflows.all().values()
-    return Answer(WorkflowList(workflows=[_answer(one) for one in found]))
+    return Answer(WorkflowList(workflows=[convert(one.as_dict(), WorkflowAnswer) for one in found]))
 
 
 @ROUTES.add("GET", _ONE, "read", {200: WorkflowAnswer}, NotFoundError)
 def get_workflow(request: RestRequest) -> Answer:
     """Return one workflow with its steps."""
-    return Answer(_answer(request.services.project.workflows.find(request.path["workflow"])))
+    found = request.services.project.workflows.find(request.path["workflow"])
+    return Answer(convert(found.as_dict(), WorkflowAnswer))
 
 
 @ROUTES.add(
@@ -100,13 +101,3 @@ async def start_workflow(request: RestRequest) -> Answer:
     project.calls.serve()
     run = await run_in_threadpool(project.runs.find, run_id)
     return Answer(WorkflowRun(run_id=run_id, state=run.state), 202, location(request, f"/runs/{run_id}"))
-
-
-def _answer(workflow: Workflow) -> WorkflowAnswer:
-    return WorkflowAnswer(
-        name=workflow.name,
-        description=workflow.description,
-        inputs=workflow.inputs,
-        steps=workflow.document["steps"],
-        needs={plan.step.id: sorted(plan.needs) for plan in workflow.plans},
-    )
