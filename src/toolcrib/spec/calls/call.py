@@ -211,9 +211,13 @@ class Result:
         out["meta"] = self.meta
         return out
 
+    def as_record(self) -> dict[str, Any]:
+        """Return the JSON form to store: with the limit of its text."""
+        return {**self.as_dict(), "text_limit": self.text_limit}
+
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Result:
-        """Return the result that `as_dict` has written."""
+        """Return the result that `as_dict` or `as_record` has written."""
         meta, error = data.get("meta", {}), data.get("error")
         return cls(
             data["status"],
@@ -226,4 +230,5 @@ class Result:
             meta.get("snoozes", 0),
             meta.get("call_id"),
             tuple(data.get("blocks", ())),
+            data.get("text_limit"),
         )
