@@ -107,6 +107,7 @@ class Bus:
             disconnected_cb=log("disconnected"),
             reconnected_cb=log("connected again"),
         )
+        _end_if_cancelled()
         return cls(client, client.jetstream())
 
     async def aclose(self) -> None:
@@ -250,6 +251,7 @@ async def _reached(options: Mapping[str, Any]) -> None:
     from nats.errors import Error, NoServersError
 
     while True:
+        _end_if_cancelled()
         last: list[Exception] = []
 
         async def note(error: Exception, last: list[Exception] = last) -> None:

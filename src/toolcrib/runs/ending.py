@@ -88,7 +88,7 @@ def ending_of(ctx: Context, result: Result) -> Ending:
         details = result.details or {}
         return Waits(details.get("approval"), details.get("room"))
     if error is None:
-        return Done(to_json_text(result.as_dict()))
+        return Done(to_json_text(result.as_record()))
     # The person of this machine has not accepted it, or its files are not those of the lock.
     if isinstance(error, NotTrusted | LockDrift) and not ctx.started:
         return NotHere(f"{error.message}. {error.hint or ''}".rstrip())

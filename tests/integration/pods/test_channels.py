@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from tests.chat_services import LIMITED, SERVICES, Service, environment, served
+from tests.chat_services import LIMITED, SERVICES, Heard, Service, environment, served
 from toolcrib.egress import Egress
 from toolcrib.errors import HttpFailed, InvalidToken, RateLimited, SecretMissing, ToolFailed
 from toolcrib.pods.channels.channel import Button, Channel, Inbound, Outbound, WebRequest, split
@@ -252,3 +252,24 @@ async def test_telegram_messages_and_presses_are_read_once_they_were_taken(egres
         assert [body["offset"] for body in running.said("getUpdates")] == [0, 8]
         assert running.said("answerCallbackQuery") == [{"callback_query_id": "q"}]
         await pages.aclose()  # type: ignore[attr-defined]
+
+
+async def test_discord_reads_the_chats_that_there_are_and_names_the_others(
+    egress: Egress, caplog: pytest.LogCaptureFixture
+) -> None:
+    message = {"id": "9", "channel_id": "100", "author": {"id": "7"}, "content": "hi"}
+    async with served("discord") as running:
+        usual = running.answer
+
+        def answer(heard: Heard) -> tuple[int, object]:
+            return (200, [message]) if "/channels/100/messages?" in heard.path else usual(heard)
+
+        running.answer = answer
+        chats = {"DISCORD_CHATS": "404, 100", "DISCORD_OWNER": ""}
+        variables = environment("discord", running.url) | chats
+        pages = open_channel("discord", variables, egress).receive(None)
+        assert [one.text for one in await anext(pages)] == ["hi"]
+        await pages.aclose()  # type: ignore[attr-defined]
+    (said,) = caplog.messages
+    assert "Unknown Channel" in said
+    assert "nothing is read in 404: check DISCORD_CHATS" in said

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import subprocess
+import sys
 from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -147,6 +149,29 @@ async def test_a_server_that_is_killed_loses_nothing_and_repeats_nothing(nats: N
             await send(bus, f"m{number}", str(number))
         await until(lambda: len(texts(service)) >= 60, "all messages")
         assert texts(service) == [str(number) for number in range(60)]
+
+
+_CANCEL = """
+import asyncio, sys
+from toolcrib.pods.bus import Bus
+
+async def main():
+    for halves in range(60):
+        task = asyncio.create_task(Bus.connect({"NATS_URL": sys.argv[1]}))
+        await asyncio.sleep(halves / 2_000)
+        is_cancelled = task.cancel()
+        await asyncio.wait([task])
+        if is_cancelled and not task.cancelled():
+            print("connected in spite of it, after", halves / 2, "ms")
+
+asyncio.run(main())
+"""
+
+
+def test_a_connection_that_is_being_made_can_be_cancelled(nats: NatsProcess) -> None:
+    # In a process of its own: the client leaves sockets open.
+    words = [sys.executable, "-c", _CANCEL, nats.url]
+    assert subprocess.run(words, capture_output=True, text=True, check=True).stdout == ""
 
 
 async def test_a_connection_that_is_closed_is_not_reported_as_lost(

@@ -119,6 +119,15 @@ async def test_what_tools_refuse_and_how_long_results_are(folders: Folders) -> N
     assert seen["send_channel_message"].startswith("Error: ")
 
 
+async def test_the_model_sees_100_kb_of_a_file_and_where_to_read_on(folders: Folders) -> None:
+    workspace = Path(folders.workspace)
+    (workspace / "long").write_text("x" * 150_000)
+    await ran(folders, ("read_file", {"path": "/workspace/long"}))
+    seen = shown(folders)["read_file"]
+    assert seen.startswith("x" * 100_000 + "\n[cut: ")
+    assert "offset=100000" in seen
+
+
 PACK = """\
 kind: SkillPack
 spec:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from typing import Any, TypeVar
+from urllib.parse import quote
 
 import orjson
 
-from toolcrib.errors import InvalidInput, InvalidToken, SecretMissing
+from toolcrib.errors import InvalidInput, InvalidToken, SecretMissing, ToolFailed
 from toolcrib.pods.channels.channel import Channel, Inbound, Outbound, WebAnswer, WebRequest, user_of
 
+_log = logging.getLogger("toolcrib.pods")
+T = TypeVar("T")
 _LOOK_S = 3.0
 _EPOCH_MS = 1_420_070_400_000
 """The time of the id 0."""
@@ -53,23 +57,38 @@ class Discord(Channel):
                 for one in message.buttons
             ]
             body["components"] = [{"type": _ROW, "components": buttons}]
-        await self._call(f"/channels/{chat}/messages", body)
+        await self._call(_messages(chat), body)
 
     async def receive(self, after: Inbound | None) -> AsyncIterator[Sequence[Inbound]]:
         now = (int(time.time() * 1000) - _EPOCH_MS) << 22
-        named = [one.strip() for one in self.settings.get("CHATS").split(",") if one.strip()]
-        if owner := self.settings.get("OWNER"):
-            named.append(await self._chat(owner))
+        named = (
+            one.strip() for one in f"{self.settings.get('CHATS')},{self.settings.get('OWNER')}".split(",")
+        )
+        chats = [await self._found(name, self._chat(name)) for name in named if name]
         # A minute earlier: another chat may have older messages, and what comes twice counts once.
-        last = dict.fromkeys(named, int(after.id) - (60_000 << 22) if after else now)
+        last = dict.fromkeys(filter(None, chats), int(after.id) - (60_000 << 22) if after else now)
         while last:
-            for chat, seen in last.items():
-                page = await self._call(f"/channels/{chat}/messages?after={seen}&limit=100")
+            for chat, seen in list(last.items()):
+                path = f"{_messages(chat)}?after={seen}&limit=100"
+                page = await self._found(chat, self._call(path))
+                if page is None:
+                    del last[chat]
+                    continue
                 page = sorted(page, key=lambda one: int(one["id"]))
                 yield [self._read(one) for one in page if not one.get("author", {}).get("bot")]
                 if page:
                     last[chat] = int(page[-1]["id"])
             await asyncio.sleep(_LOOK_S)
+
+    async def _found(self, chat: str, asked: Awaitable[T]) -> T | None:
+        """Return an answer about a chat to read; if Discord refuses it, say so and return None."""
+        try:
+            return await asked
+        except ToolFailed as error:
+            _log.error(
+                "%s, so nothing is read in %s: check DISCORD_CHATS and DISCORD_OWNER", error.message, chat
+            )
+            return None
 
     def accept(self, request: WebRequest) -> WebAnswer:
         at = request.headers.get("x-signature-timestamp", "")
@@ -117,5 +136,10 @@ class Discord(Channel):
         if answer.status == 401:
             raise self.wrong_token("TOKEN", "401 Unauthorized")
         if answer.status >= 300:
-            raise self.refused(f"status {answer.status}: {answer.body[:200].decode(errors='replace')}")
+            why = f"status {answer.status}: {answer.body[:200].decode(errors='replace')}"
+            raise ToolFailed(f"discord answered {why}") if body is None else self.refused(why)
         return orjson.loads(answer.body)
+
+
+def _messages(chat: str) -> str:
+    return f"/channels/{quote(chat, safe='')}/messages"

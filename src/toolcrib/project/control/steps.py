@@ -166,7 +166,7 @@ class IdempotencyStep:
         else:
             # Masked before it is stored: the path masks results only later, and the database keeps this one.
             mask_result(result, self._mask)
-            whole = orjson.dumps(result.as_dict())
+            whole = orjson.dumps(result.as_record())
             end = partial(self._store.recorded.finish, key, ctx.caller, whole)
         await ask(self._store.state, end)
 

@@ -229,9 +229,13 @@ class Result:
             out["meta"] = {"tool": details["tool"]}
         return out
 
+    def as_record(self) -> dict[str, Any]:
+        """Return the JSON form to store: with the limit of its text."""
+        return {**self.as_dict(), "textLimit": self.text_limit}
+
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Result:
-        """Return the result that `as_dict` has written."""
+        """Return the result that `as_dict` or `as_record` has written."""
         meta, error = data.get("meta", {}), data.get("error")
         return cls(
             data["status"],
@@ -244,4 +248,5 @@ class Result:
             meta.get("snoozes", 0),
             meta.get("callId"),
             tuple(data.get("blocks", ())),
+            data.get("textLimit"),
         )
