@@ -15,7 +15,7 @@ import { NewServer } from "./NewServer";
 type Server = Schemas["ServerAnswer"];
 const TONES = { ready: "good", waiting: "bad", "not trusted": "warn", starting: "", stopped: "" } as const;
 const SOON_MS = 1_000;
-const LATER_MS = 10_000;
+const LATER_MS = 3_000;
 
 /** The MCP servers of the project: their states, and what may help. */
 export function Servers() {
@@ -77,10 +77,7 @@ function ServerCard({ server }: { server: Server }) {
       <Lines title={t("servers.unusable")} lines={server.unusable} />
       <Lines title={t("servers.grants")} lines={server.grants} />
       {server.stderr !== "" && (
-        <details open={server.error !== null}>
-          <summary>{t("servers.log")}</summary>
-          <Code text={server.stderr} />
-        </details>
+        <Fold title={t("servers.log")} open={server.error !== null}>{() => <Code text={server.stderr} atEnd />}</Fold>
       )}
     </>
   );
@@ -110,7 +107,7 @@ function Actions({ server: { name, state, transport } }: { server: Server }) {
   if (state === "not trusted") return <Removal name={name} refused={refused} />;
   return (
     <div className="line entry-actions">
-      {next?.address != null && (
+      {next?.address != null && state !== "ready" && (
         <a className="button primary" href={next.address} target="_blank" rel="noreferrer">
           {t("servers.login.open", { name })}
         </a>
