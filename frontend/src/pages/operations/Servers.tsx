@@ -1,4 +1,3 @@
-import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { api, data, type Schemas } from "../../api/client";
 import { useAction } from "../../parts/action";
@@ -9,6 +8,7 @@ import { announce } from "../../parts/notices";
 import { Badge, Bullets, Button, Fold } from "../../parts/small";
 import { Sure } from "../../parts/Sure";
 import { Empty, Shown } from "../../parts/states";
+import { useRead } from "../../parts/read";
 import { t } from "../../text";
 import { NewServer } from "./NewServer";
 
@@ -19,12 +19,11 @@ const LATER_MS = 3_000;
 
 /** The MCP servers of the project: their states, and what may help. */
 export function Servers() {
-  const servers = useQuery({
-    queryKey: ["servers"],
-    queryFn: () => data(api.GET("/servers")),
-    refetchInterval: ({ state }) =>
-      state.data?.servers.some((one) => one.state === "starting") === true ? SOON_MS : LATER_MS,
-  });
+  const servers = useRead(
+    ["servers"],
+    () => api.GET("/servers"),
+    { refetchInterval: ({ state }) => state.data?.servers.some((one) => one.state === "starting") === true ? SOON_MS : LATER_MS },
+  );
   return (
     <Shown query={servers}>
       {({ servers: found, wrong, notes }) => (

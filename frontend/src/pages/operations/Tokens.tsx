@@ -1,4 +1,3 @@
-import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { api, data, type Schemas } from "../../api/client";
 import { useAction } from "../../parts/action";
@@ -7,6 +6,7 @@ import { announce } from "../../parts/notices";
 import { Badge, Button, Rows, When } from "../../parts/small";
 import { Empty, Shown } from "../../parts/states";
 import { Sure } from "../../parts/Sure";
+import { useRead } from "../../parts/read";
 import { t } from "../../text";
 import { listOf } from "./lists";
 
@@ -17,7 +17,7 @@ const DAY_S = 86_400;
 
 /** The tokens of programs: made, shown once, revoked. */
 export function Tokens() {
-  const tokens = useQuery({ queryKey: ["tokens"], queryFn: () => data(api.GET("/tokens")) });
+  const tokens = useRead(["tokens"], () => api.GET("/tokens"));
   const revoke = useAction((tokenName: string) => data(api.DELETE("/tokens/{tokenName}", { params: { path: { tokenName } } })), {
     done: (_, name) => announce(t("tokens.revoked", { name })),
   });

@@ -1,13 +1,14 @@
-import { keepPreviousData, useQuery } from "@tanstack/react-query";
+import { keepPreviousData } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useState } from "react";
-import { api, data, type Schemas } from "../../api/client";
+import { api, type Schemas } from "../../api/client";
 import { Choice } from "../../parts/fields";
 import { useAddress } from "../../parts/Filters";
 import { useSome } from "../../parts/Pages";
 import { Card, Fold } from "../../parts/small";
 import { Shown } from "../../parts/states";
 import { Table } from "../../parts/Table";
+import { useRead } from "../../parts/read";
 import { language, number, t } from "../../text";
 import { toolPath } from "../tools/paths";
 import { byDay, firstDay, NUMBERS, type Shows, sumOf } from "./days";
@@ -24,11 +25,11 @@ export function Usage() {
   const shows = NUMBERS.find((one) => one === address.shows) ?? "calls";
   const chosen = address.tool;
   const since = firstDay(days);
-  const usage = useQuery({
-    queryKey: ["usage", "all", since],
-    queryFn: () => data(api.GET("/tools/usage", { params: { query: { since, unused: true } } })),
-    placeholderData: keepPreviousData,
-  });
+  const usage = useRead(
+    ["usage", "all", since],
+    () => api.GET("/tools/usage", { params: { query: { since, unused: true } } }),
+    { placeholderData: keepPreviousData },
+  );
   return (
     <Shown query={usage}>
       {({ tools }) => {

@@ -1,7 +1,8 @@
-import { keepPreviousData, useQueries, useQuery } from "@tanstack/react-query";
+import { keepPreviousData, useQueries } from "@tanstack/react-query";
 import { api, type Bundle, data, type Schemas } from "../../api/client";
 import { Button, Switch } from "../../parts/small";
 import { Check, chosenAfter } from "../../parts/fields";
+import { useRead } from "../../parts/read";
 import { type Key, t } from "../../text";
 import { asQuery, chosenBy, FACETS, type Facet, type Filters } from "./filters";
 import { useSwitch } from "./switches";
@@ -23,10 +24,7 @@ export function FacetPanel({ filters, change, isFetching }: Props) {
       };
     }),
   });
-  const bundles = useQuery({
-    queryKey: ["bundles"],
-    queryFn: () => data(api.GET("/tools/bundles", { params: { query: { includeDisabled: true } } })),
-  });
+  const bundles = useRead(["bundles"], () => api.GET("/tools/bundles", { params: { query: { includeDisabled: true } } }));
   const byId = new Map(bundles.data?.bundles.map((bundle) => [bundle.id, bundle]));
   const chosen = FACETS.some((facet) => filters[facet].length > 0);
 
