@@ -46,7 +46,7 @@ export const api = new Proxy(client, {
   get: (routes, method: "GET") => (path: never, options: object) => routes[method](path, { ...options, parseAs: "text" } as never),
 });
 
-type Answered<T> = { data?: T; error?: unknown; response: Response };
+export type Answered<T> = { data?: T; error?: unknown; response: Response };
 
 /** Return the data of an answer, with the numbers of tools and people as they were written. Raises ApiError for an error. */
 export async function data<T>(answer: Promise<Answered<T>>): Promise<T> {

@@ -6,19 +6,23 @@ import { Button } from "./small";
 const MOST = 20_000;
 const SHORT = 300;
 
-/** A text as it is, of whatever length and content, which a keyboard can scroll. */
-export function Code({ text, label, className }: { text: string; label?: string; className?: string }) {
+type Props = { text: string; label?: string; className?: string; atEnd?: boolean };
+
+/** A text as it is, of whatever length and content, which a keyboard can scroll; `atEnd` shows its end first. */
+export function Code({ text, label, className, atEnd = false }: Props) {
   const [whole, setWhole] = useState(false);
   const cut = !whole && text.length > MOST;
   return (
     <>
-      <pre tabIndex={0} dir="ltr" aria-label={label} className={className}>
+      <pre ref={atEnd ? toEnd : null} tabIndex={0} dir="ltr" aria-label={label} className={className}>
         {plain(cut ? text.slice(0, MOST) : text)}
       </pre>
       {cut && <Button onClick={() => setWhole(true)}>{t("test.whole", { n: text.length })}</Button>}
     </>
   );
 }
+
+const toEnd = (shown: HTMLElement | null) => shown?.scrollTo(0, shown.scrollHeight);
 
 /** A value within a line, or below it if it is long. */
 export function Value({ text }: { text: string }) {

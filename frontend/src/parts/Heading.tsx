@@ -1,11 +1,11 @@
-import { useQuery } from "@tanstack/react-query";
 import { type ReactNode, useEffect } from "react";
-import { api, data } from "../api/client";
+import { api } from "../api/client";
+import { useRead } from "./read";
 import { t } from "../text";
 
 /** Return how many calls wait for a person. */
 export function useWaiting(): number {
-  const { data: counts } = useQuery({ queryKey: ["counts"], queryFn: () => data(api.GET("/counts")) });
+  const { data: counts } = useRead(["counts"], () => api.GET("/counts"));
   return counts?.approvals ?? 0;
 }
 

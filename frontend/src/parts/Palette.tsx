@@ -1,13 +1,14 @@
-import { keepPreviousData, useQuery } from "@tanstack/react-query";
+import { keepPreviousData } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import { Command } from "cmdk";
 import { useEffect, useState } from "react";
-import { api, data, type ToolItem } from "../api/client";
+import { api, type ToolItem } from "../api/client";
 import { logOut } from "../api/session";
 import { PAGES } from "../pages";
 import { toolPath } from "../pages/tools/paths";
 import { useModal } from "./modal";
 import { Button } from "./small";
+import { useRead } from "./read";
 import { chooseLanguage, language, t } from "../text";
 import { applyTheme, THEMES } from "./theme";
 
@@ -21,12 +22,11 @@ export default function Palette({ close, pick }: { close: () => void; pick?: (to
   const [selected, setSelected] = useState("");
   const dialog = useModal();
   const navigate = useNavigate();
-  const found = useQuery({
-    queryKey: ["tools", "palette", words],
-    queryFn: () => data(api.GET("/tools/search", { params: { query: { q: words, pageSize: FEW } } })),
-    enabled: words.trim() !== "",
-    placeholderData: keepPreviousData,
-  });
+  const found = useRead(
+    ["tools", "palette", words],
+    () => api.GET("/tools/search", { params: { query: { q: words, pageSize: FEW } } }),
+    { enabled: words.trim() !== "", placeholderData: keepPreviousData },
+  );
   useEffect(() => {
     // It would choose the list around the field, which can have the focus too.
     dialog.current?.querySelector("input")?.focus();

@@ -1,34 +1,32 @@
 import type { ReactNode } from "react";
 
-type Props = { head: readonly ReactNode[]; sorted?: number; rows: readonly { key: string; cells: readonly ReactNode[] }[] };
+type Props = { head: readonly string[]; sorted?: number; rows: readonly { key: string; cells: readonly ReactNode[] }[] };
 
-/** A table that scrolls by itself: each row begins with its name, and the other cells are numbers. */
+/** A table whose rows begin with their names; the other cells are numbers. On a phone these stand below the name. */
 export function Table({ head, sorted, rows }: Props) {
   return (
-    <div className="scrolls" tabIndex={0}>
-      <table className="table">
-        <thead>
-          <tr>
-            {head.map((cell, index) => (
-              <th key={index} scope="col" className={index > 0 ? "number" : ""} aria-sort={index === sorted ? "descending" : undefined}>
+    <table className="table">
+      <thead>
+        <tr>
+          {head.map((cell, index) => (
+            <th key={cell} scope="col" className={index > 0 ? "number" : ""} aria-sort={index === sorted ? "descending" : undefined}>
+              {cell}
+            </th>
+          ))}
+        </tr>
+      </thead>
+      <tbody>
+        {rows.map(({ key, cells: [name, ...numbers] }) => (
+          <tr key={key}>
+            <th scope="row">{name}</th>
+            {numbers.map((cell, index) => (
+              <td key={head[index + 1]} className="number" data-head={head[index + 1]}>
                 {cell}
-              </th>
+              </td>
             ))}
           </tr>
-        </thead>
-        <tbody>
-          {rows.map(({ key, cells: [name, ...numbers] }) => (
-            <tr key={key}>
-              <th scope="row">{name}</th>
-              {numbers.map((cell, index) => (
-                <td key={index} className="number">
-                  {cell}
-                </td>
-              ))}
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </div>
+        ))}
+      </tbody>
+    </table>
   );
 }

@@ -1,6 +1,7 @@
 import { useState } from "react";
 import type { Schemas } from "../api/client";
 import { t } from "../text";
+import { Check, chosenAfter } from "./fields";
 import { plain } from "./json";
 import { Bullets, Button } from "./small";
 
@@ -21,7 +22,6 @@ export function Watched({ watched, label, take }: Props) {
   // A host that is not known can be named by hand only.
   const groups = GROUPS.map((name) => [name, watched[name].filter((one) => name !== "missing" || one.permission !== "network")] as const);
   const never = [...watched.closed, ...watched.missing.filter((one) => one.permission === "network")];
-  const toggle = (one: Grant) => setChosen((known) => (known.has(one) ? new Set([...known].filter((other) => other !== one)) : new Set([...known, one])));
   const all = groups.flatMap(([, grants]) => grants);
   return (
     <section className="stack watched" aria-labelledby="watched">
@@ -33,12 +33,9 @@ export function Watched({ watched, label, take }: Props) {
             <fieldset key={name}>
               <legend>{t(`watch.${name}`)}</legend>
               {grants.map((one) => (
-                <label key={`${one.permission} ${one.value}`} className="check">
-                  <input type="checkbox" checked={chosen.has(one)} onChange={() => toggle(one)} />
-                  <span>
-                    {plain(one.words ?? "")} <small className="muted">{`permissions.${one.permission}: ${plain(one.why ?? "")}`}</small>
-                  </span>
-                </label>
+                <Check key={`${one.permission} ${one.value}`} on={chosen.has(one)} change={(on) => setChosen(chosenAfter(chosen, one, on))}>
+                  {plain(one.words ?? "")} <small className="muted">{`permissions.${one.permission}: ${plain(one.why ?? "")}`}</small>
+                </Check>
               ))}
             </fieldset>
           ),

@@ -1,7 +1,7 @@
 /** Forms, and fields with their labels. */
 
-import type { ComponentProps } from "react";
-import { t } from "../text";
+import type { ComponentProps, ReactNode } from "react";
+import { number, t } from "../text";
 import { announce } from "./notices";
 import { Button } from "./small";
 import { Failure } from "./states";
@@ -49,6 +49,16 @@ export function Lines({ label, change, className = "field-stack wide", ...area }
 
 type ChoiceProps<T> = Common<T> & { of: readonly T[]; text?: (one: T) => string; className?: string };
 
+/** A file of this machine. */
+export function FileField({ label, accept, change }: { label: string; accept: string; change: (file: File | null) => void }) {
+  return (
+    <label className="field-stack">
+      <span>{label}</span>
+      <input type="file" accept={accept} onChange={(event) => change(event.target.files?.[0] ?? null)} />
+    </label>
+  );
+}
+
 /** One of several values, each shown by its text. */
 export function Choice<T extends string | number>({ label, value, change, of, text = String, className = "field-stack" }: ChoiceProps<T>) {
   return (
@@ -63,6 +73,24 @@ export function Choice<T extends string | number>({ label, value, change, of, te
       </select>
     </label>
   );
+}
+
+type CheckProps = { on: boolean; change: (on: boolean) => void; disabled?: boolean; count?: number; children: ReactNode };
+
+/** A box to check, with its meaning and the number of what it chooses. */
+export function Check({ on, change, disabled = false, count, children }: CheckProps) {
+  return (
+    <label className="check">
+      <input type="checkbox" checked={on} disabled={disabled} onChange={(event) => change(event.target.checked)} />
+      <span>{children}</span>
+      {count !== undefined && <output>{number(count)}</output>}
+    </label>
+  );
+}
+
+/** Return what is chosen after a box was changed. */
+export function chosenAfter<T>(chosen: ReadonlySet<T>, one: T, on: boolean): Set<T> {
+  return new Set(on ? [...chosen, one] : [...chosen].filter((other) => other !== one));
 }
 
 /** Buttons of which one is pressed. */

@@ -11,7 +11,7 @@ export const operations: Record<keyof typeof english, string> = {
   "ops.workers": "Worker",
   "ops.messages": "Nachrichten",
   "ops.machine": "Maschine",
-  "ops.sure": "Wirklich {what}?",
+  "ops.sure": "{what}: sicher?",
 
   "usage.days": "Zeit",
   "usage.days.n": "{n} Tag|{n} Tage",

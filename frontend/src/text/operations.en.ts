@@ -9,7 +9,7 @@ export const operations = {
   "ops.workers": "Workers",
   "ops.messages": "Messages",
   "ops.machine": "Machine",
-  "ops.sure": "Really {what}?",
+  "ops.sure": "{what}: sure?",
 
   "usage.days": "Time",
   "usage.days.n": "{n} day|{n} days",

@@ -359,6 +359,7 @@ def test_a_bundle_is_exported_and_imported(opened: Open, server: HttpServerProce
     with page.expect_download() as download:
         page.get_by_role("button", name="Export its bundle").click()
     file = tmp_path / "packed.zip"
+    assert download.value.suggested_filename == "of-packed.zip"
     download.value.save_as(file)
     page.goto(f"{server.address}/#/tools/import?source=zip")
     page.get_by_label("File").set_input_files(file)

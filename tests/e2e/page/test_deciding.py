@@ -152,7 +152,7 @@ def test_a_call_is_approved_and_another_denied_on_a_phone(opened: Open, server: 
 def revoke(page: Page, text: str) -> None:
     grants = page.get_by_role("region", name="Decisions in force").get_by_role("listitem")
     grant = grants.filter(has_text=text)
-    for name in ("Revoke", "Really Revoke?"):
+    for name in ("Revoke", "Revoke: sure?"):
         grant.get_by_role("button", name=name).click()
     expect(grant).to_have_count(0)
 
@@ -246,7 +246,18 @@ def test_a_run_is_found_and_followed_to_its_calls(opened: Open, server: HttpServ
     page = browser.log_in("/runs?state=done")
     page.get_by_role("link", name="helper").click()
     expect(page).to_have_title("helper: done · Toolcrib")
-    expect(page.get_by_role("region", name="Timeline").get_by_text("greet")).to_be_visible()
+    label = page.get_by_role("region", name="Timeline").get_by_text("greet")
+    expect(label).to_be_visible()
+    page.get_by_label("Zoom").select_option("8")
+    expect(label).to_be_in_viewport()
+    box = page.locator(".track").first.bounding_box()
+    assert box is not None
+    left = page.locator(".timeline").evaluate("one => one.scrollLeft")
+    page.mouse.move(700, box["y"] + 2)
+    page.mouse.down()
+    page.mouse.move(600, box["y"] + 2)
+    page.mouse.up()
+    assert page.locator(".timeline").evaluate("one => one.scrollLeft") == left + 100
     expect(page.get_by_text("I said hi")).to_be_visible()
     nothing_wrong(browser)
     browser.go("/runs?agent=helper&state=failed")

@@ -178,7 +178,7 @@ def test_a_secret_is_set_and_removed_and_never_shown(opened: Open) -> None:
     expect(row.get_by_label("Value of SHOP_KEY")).to_have_value("")
     assert "4711" not in page.content()
     row.get_by_role("button", name="Remove").click()
-    row.get_by_role("button", name="Really Remove?").click()
+    row.get_by_role("button", name="Remove: sure?").click()
     expect(row).to_contain_text("missing")
 
 
@@ -193,7 +193,7 @@ def test_a_token_is_shown_once_works_and_is_revoked(opened: Open, server: HttpSe
     expect(row).to_contain_text("invoke")
     expect(page.get_by_text(token)).to_have_count(0)
     row.get_by_role("button", name="Revoke").click()
-    row.get_by_role("button", name="Really Revoke?").click()
+    row.get_by_role("button", name="Revoke: sure?").click()
     expect(row).to_have_count(0)
     assert server.send("GET", "/tools", token=token).status == 401
 
@@ -245,7 +245,7 @@ def test_a_decision_is_explained_and_a_rule_is_tried_on_past_calls_and_added(ope
     expect(call).to_contain_text("ask")
     expect(form.get_by_role("row").filter(has_text="ask")).to_contain_text("2")
     form.get_by_role("button", name="Add this rule").click()
-    form.get_by_role("button", name="Really Add this rule?").click()
+    form.get_by_role("button", name="Add this rule: sure?").click()
     expect(page.get_by_role("region", name="Rules in force")).to_contain_text("echo one")
     expect(form.get_by_role("button", name="Add this rule")).to_have_count(0)
 
@@ -309,6 +309,9 @@ def test_a_conversation_with_a_tool_that_runs_first(opened: Open) -> None:
     expect(page.locator(".turns > li").last).to_contain_text("You said And now?")
 
 
+TABLES = "[...document.querySelectorAll('.scrolls')].filter(one => one.scrollWidth > one.clientWidth).length"
+
+
 def shows(page: Page) -> Any:
     return expect(page.locator(".loading"))
 
@@ -328,3 +331,4 @@ def test_the_pages_are_accessible_and_fit(
         shows(page).to_have_count(0)
         assert browser.violations() == [], path
         assert not browser.is_too_wide(), path
+        assert page.evaluate(TABLES) == 0, path

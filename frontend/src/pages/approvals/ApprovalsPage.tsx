@@ -1,8 +1,8 @@
-import { useQuery } from "@tanstack/react-query";
-import { api, data } from "../../api/client";
+import { api } from "../../api/client";
 import { Heading } from "../../parts/Heading";
 import { Rows } from "../../parts/small";
 import { Empty, Shown } from "../../parts/states";
+import { useRead } from "../../parts/read";
 import { t } from "../../text";
 import { groupsOf } from "./diff";
 import { Grants } from "./Grants";
@@ -12,10 +12,7 @@ import "./approvals.css";
 
 /** The calls that wait for a person, what waits for trust, and the decisions in force. */
 export function Page() {
-  const pending = useQuery({
-    queryKey: ["approvals", "pending"],
-    queryFn: () => data(api.GET("/approvals", { params: { query: { status: "pending", pageSize: 256 } } })),
-  });
+  const pending = useRead(["approvals", "pending"], () => api.GET("/approvals", { params: { query: { status: "pending", pageSize: 256 } } }));
   return (
     <div className="approvals">
       <Heading text={t("page.approvals")} />

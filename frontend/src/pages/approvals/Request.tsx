@@ -1,4 +1,4 @@
-import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { api, data, type Schemas } from "../../api/client";
 import { useAction } from "../../parts/action";
@@ -8,6 +8,7 @@ import { Choice, Line } from "../../parts/fields";
 import { plain, readObject } from "../../parts/json";
 import { announce } from "../../parts/notices";
 import { Badge, Button, Fold, Left, Pairs, When } from "../../parts/small";
+import { useRead } from "../../parts/read";
 import { t } from "../../text";
 import { Facts } from "./Facts";
 
@@ -127,9 +128,6 @@ function decide({ id, seal }: Approval, decision: Decision) {
 }
 
 function Details({ id }: { id: string }) {
-  const shown = useQuery({
-    queryKey: ["approvals", id],
-    queryFn: () => data(api.GET("/approvals/{approvalId}", { params: { path: { approvalId: id } } })),
-  });
+  const shown = useRead(["approvals", id], () => api.GET("/approvals/{approvalId}", { params: { path: { approvalId: id } } }));
   return <Facts query={shown} />;
 }

@@ -1,4 +1,3 @@
-import { useQuery } from "@tanstack/react-query";
 import { api, data, type Schemas } from "../../api/client";
 import { useAction } from "../../parts/action";
 import { DiffLines } from "../../parts/DiffLines";
@@ -6,6 +5,7 @@ import { plain } from "../../parts/json";
 import { Badge, Bullets, Fold } from "../../parts/small";
 import { Shown } from "../../parts/states";
 import { Sure } from "../../parts/Sure";
+import { useRead } from "../../parts/read";
 import { t } from "../../text";
 import { groupsBy } from "./diff";
 
@@ -13,7 +13,7 @@ type Waiting = Schemas["ToolTrust"];
 
 /** Settings and tools that wait for trust, with what they may do and what has changed. */
 export function TrustInbox() {
-  const trust = useQuery({ queryKey: ["trust"], queryFn: () => data(api.GET("/trust")) });
+  const trust = useRead(["trust"], () => api.GET("/trust"));
   return (
     <section className="stack" aria-labelledby="trust">
       <h2 id="trust">{t("trust.title")}</h2>

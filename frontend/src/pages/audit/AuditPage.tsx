@@ -1,4 +1,3 @@
-import { useQuery } from "@tanstack/react-query";
 import { api, data, type Schemas } from "../../api/client";
 import { Code } from "../../parts/Code";
 import { writeExact } from "../../parts/exact";
@@ -9,6 +8,7 @@ import { Pages, usePages } from "../../parts/Pages";
 import { Save } from "../../parts/Save";
 import { Badge, When } from "../../parts/small";
 import { Empty } from "../../parts/states";
+import { useRead } from "../../parts/read";
 import { t } from "../../text";
 import "../runs/runs.css";
 import "./audit.css";
@@ -62,11 +62,7 @@ function Entry({ line }: { line: Lines[number] }) {
 }
 
 function Chain() {
-  const chain = useQuery({
-    queryKey: ["audit-chain"],
-    queryFn: () => data(api.GET("/audit/verify")),
-    staleTime: 60_000,
-  });
+  const chain = useRead(["audit-chain"], () => api.GET("/audit/verify"), { staleTime: 60_000 });
   if (chain.data === undefined) return null;
   const { ok, lines, problem } = chain.data;
   return (

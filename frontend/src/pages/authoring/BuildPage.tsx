@@ -1,4 +1,3 @@
-import { useQuery } from "@tanstack/react-query";
 import { useBlocker, useSearch } from "@tanstack/react-router";
 import { lazy, Suspense, useRef, useState } from "react";
 import { api, data, type Tool } from "../../api/client";
@@ -11,6 +10,7 @@ import { announce } from "../../parts/notices";
 import { Bullets, Button } from "../../parts/small";
 import { Failure, Loading, Shown } from "../../parts/states";
 import type { Grant } from "../../parts/Watched";
+import { useRead } from "../../parts/read";
 import { t } from "../../text";
 import { DraftTest } from "./DraftTest";
 import { given, nextVersion, textOf, useChecked } from "./drafts";
@@ -28,12 +28,11 @@ export function Page() {
   const { from = "", how } = useSearch({ strict: false }) as Record<string, string | undefined>;
   const [bundleID = "", toolSlug = "", v = ""] = from.split("/").map(decodeURIComponent);
   const path = { bundleID, toolSlug, v };
-  const base = useQuery({
-    queryKey: ["tool", path],
-    queryFn: () => data(api.GET("/tools/bundles/{bundleID}/tools/{toolSlug}/version/{v}", { params: { path } })),
-    enabled: from !== "",
-    staleTime: Infinity,
-  });
+  const base = useRead(
+    ["tool", path],
+    () => api.GET("/tools/bundles/{bundleID}/tools/{toolSlug}/version/{v}", { params: { path } }),
+    { enabled: from !== "", staleTime: Infinity },
+  );
   if (from === "") return <Build key={how} start={how === "given" ? given.text : ""} notes={how === "given" ? given.notes : []} />;
   return (
     <Shown query={base}>
@@ -78,9 +77,9 @@ function Build({ base, start, notes }: { base?: Tool; start: string; notes: read
   };
   /** Ask about another kind of tool; what is common to all stays. */
   const choose = (next: Kind) => {
-    const { name, description, arguments: given } = recipes[kind];
+    const { name, description, arguments: args } = recipes[kind];
     setKind(next);
-    if (recipes !== STARTS) setRecipes({ ...recipes, [next]: { ...recipes[next], name, description, arguments: given } });
+    if (recipes !== STARTS) setRecipes({ ...recipes, [next]: { ...recipes[next], name, description, arguments: args } });
   };
   const saved = useRef(false);
   useBlocker({

@@ -1,7 +1,7 @@
 import { useState } from "react";
 import { api, data, type Schemas } from "../../api/client";
 import { useAction } from "../../parts/action";
-import { Form, Line, Send } from "../../parts/fields";
+import { Check, chosenAfter, FileField, Form, Line, Send } from "../../parts/fields";
 import { plain } from "../../parts/json";
 import { Badge, Bullets, Button } from "../../parts/small";
 import { t } from "../../text";
@@ -35,10 +35,7 @@ export function OpenApi() {
         }}
       >
         <Line label={t("import.openapi.url")} type="url" dir="ltr" value={url} disabled={file !== null} change={setUrl} />
-        <label className="field-stack">
-          <span>{t("import.openapi.file")}</span>
-          <input type="file" accept=".json,.yml,.yaml" onChange={(event) => setFile(event.target.files?.[0] ?? null)} />
-        </label>
+        <FileField label={t("import.openapi.file")} accept=".json,.yml,.yaml" change={setFile} />
         <Line label={t("import.openapi.prefix")} dir="ltr" value={prefix} change={setPrefix} />
         <Send label={t("import.read")} disabled={isPending || (file === null && url === "")} error={error} />
       </Form>
@@ -62,14 +59,11 @@ export function OpenApi() {
                     key={`${one.method} ${one.path}`}
                     operation={one}
                     chosen={one.tool !== undefined && !left.has(one.tool)}
-                    toggle={(name) => setLeft((known) => (known.has(name) ? new Set([...known].filter((other) => other !== name)) : new Set([...known, name])))}
+                    change={(name, on) => setLeft(chosenAfter(left, name, !on))}
                   />
                 ))}
               </ul>
-              <label className="facet">
-                <input type="checkbox" checked={replace} onChange={(event) => setReplace(event.target.checked)} />
-                <span>{t("import.openapi.replace")}</span>
-              </label>
+              <Check on={replace} change={setReplace}>{t("import.openapi.replace")}</Check>
               <Button look="primary" disabled={isPending || chosen.length === 0} onClick={() => mutate(left.size > 0 ? chosen : [])}>
                 {t("import.openapi.write", { n: chosen.length })}
               </Button>
@@ -81,22 +75,16 @@ export function OpenApi() {
   );
 }
 
-type OperationProps = { operation: Report["operations"][number]; chosen: boolean; toggle: (tool: string) => void };
+type OperationProps = { operation: Report["operations"][number]; chosen: boolean; change: (tool: string, on: boolean) => void };
 
-function Operation({ operation, chosen, toggle }: OperationProps) {
+function Operation({ operation, chosen, change }: OperationProps) {
   const { method, path, tool, reason, notes = [] } = operation;
   return (
     <li className="row">
       <div className="row-main">
-        <label>
-          <input type="checkbox" checked={chosen} disabled={tool === undefined} onChange={() => tool !== undefined && toggle(tool)} />
-          <span>
-            <strong>{tool ?? t("import.skipped")}</strong>{" "}
-            <code>
-              {method} {plain(path)}
-            </code>
-          </span>
-        </label>
+        <Check on={chosen} disabled={tool === undefined} change={(on) => change(tool ?? "", on)}>
+          <strong>{tool ?? t("import.skipped")}</strong> <code>{`${method} ${plain(path)}`}</code>
+        </Check>
         {[...(reason === undefined ? [] : [reason]), ...notes].map((line) => (
           <p key={line} className="muted">
             {plain(line)}

@@ -1,12 +1,13 @@
-import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { useQueryClient } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import { lazy, Suspense, useState } from "react";
-import { api, data, type Tool } from "../../api/client";
+import { api, type Tool } from "../../api/client";
 import { Decide, Dialog } from "../../parts/Dialog";
 import { Choice, Line } from "../../parts/fields";
 import { announce } from "../../parts/notices";
 import { Button } from "../../parts/small";
 import { Failure, Loading } from "../../parts/states";
+import { useRead } from "../../parts/read";
 import { t } from "../../text";
 import { toolPath } from "../tools/paths";
 import { createBundle, type DraftTool, put } from "./drafts";
@@ -38,11 +39,11 @@ export function Save(props: Props) {
 
 function Confirm({ tool, text, base, before, done, close }: Props & { tool: DraftTool; close: () => void }) {
   const own = base?.source === "user" ? base.bundleID : undefined;
-  const bundles = useQuery({
-    queryKey: ["bundles"],
-    queryFn: () => data(api.GET("/tools/bundles", { params: { query: { includeDisabled: true } } })),
-    select: ({ bundles: found }) => found.filter(({ source, isEnabled }) => source === "user" && isEnabled !== false),
-  });
+  const bundles = useRead(
+    ["bundles"],
+    () => api.GET("/tools/bundles", { params: { query: { includeDisabled: true } } }),
+    { select: ({ bundles: found }) => found.filter(({ source, isEnabled }) => source === "user" && isEnabled !== false) },
+  );
   const [chosen, setChosen] = useState<string | null>(own ?? null);
   const [name, setName] = useState(t("build.bundle.mine"));
   const [state, setState] = useState<{ busy: boolean; failure: unknown }>({ busy: false, failure: null });

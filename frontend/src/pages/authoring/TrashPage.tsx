@@ -1,10 +1,10 @@
-import { useQuery } from "@tanstack/react-query";
 import { api, data, type Schemas } from "../../api/client";
 import { useAction } from "../../parts/action";
 import { Heading } from "../../parts/Heading";
 import { announce } from "../../parts/notices";
 import { Button, Rows, When } from "../../parts/small";
 import { Empty, Shown } from "../../parts/states";
+import { useRead } from "../../parts/read";
 import { t } from "../../text";
 import "./build.css";
 
@@ -21,7 +21,7 @@ async function restore({ bundleID, toolSlug, v }: Place): Promise<void> {
 
 /** What was deleted and can be restored. */
 export function Page() {
-  const trash = useQuery({ queryKey: ["tools", "trash"], queryFn: () => data(api.GET("/tools/trash")) });
+  const trash = useRead(["tools", "trash"], () => api.GET("/tools/trash"));
   const { mutate } = useAction(restore, {
     done: (_, { name }) => announce(t("trash.restored", { name })),
     refused: (error, { name }) => t("trash.refused", { name, reason: error.message }),

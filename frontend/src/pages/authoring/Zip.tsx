@@ -1,7 +1,7 @@
 import { useState } from "react";
 import { errorOf, type Schemas, send } from "../../api/client";
 import { useAction } from "../../parts/action";
-import { Choice, Form, Send } from "../../parts/fields";
+import { Check, Choice, FileField, Form, Send } from "../../parts/fields";
 import { Badge, Button } from "../../parts/small";
 import { Failure } from "../../parts/states";
 import { t } from "../../text";
@@ -36,15 +36,9 @@ export function Zip() {
   return (
     <>
       <Form submit={() => mutate(true)} onChange={() => setPlan(null)}>
-        <label className="field-stack">
-          <span>{t("import.zip.file")}</span>
-          <input type="file" accept=".zip" onChange={(event) => setFile(event.target.files?.[0] ?? null)} />
-        </label>
+        <FileField label={t("import.zip.file")} accept=".zip" change={setFile} />
         <Choice label={t("import.zip.conflict")} value={onConflict} change={setOnConflict} of={CHOICES} text={(one) => t(`import.zip.${one}`)} />
-        <label className="facet">
-          <input type="checkbox" checked={enable} onChange={(event) => setEnable(event.target.checked)} />
-          <span>{t("import.zip.enable")}</span>
-        </label>
+        <Check on={enable} change={setEnable}>{t("import.zip.enable")}</Check>
         <Send label={t("import.read")} disabled={isPending || file === null} error={error} />
       </Form>
       {plan !== null && (

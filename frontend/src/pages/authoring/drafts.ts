@@ -1,8 +1,9 @@
 /** Drafts: the text of a tool that is not stored, what the server says about it, and how it is saved. */
 
-import { keepPreviousData, useQuery } from "@tanstack/react-query";
+import { keepPreviousData } from "@tanstack/react-query";
 import { useEffect, useState } from "react";
 import { api, data, errorOf, type Schemas, send, type Tool } from "../../api/client";
+import { useRead } from "../../parts/read";
 import { readExact, writeExact } from "../../parts/exact";
 
 export type CheckedDraft = Schemas["CheckedDraft"];
@@ -20,11 +21,7 @@ export function useChecked(text: string) {
     const later = setTimeout(() => setSettled(text), PAUSE_MS);
     return () => clearTimeout(later);
   }, [text]);
-  const query = useQuery({
-    queryKey: ["draft", settled],
-    queryFn: () => data(api.POST("/tools/draft", { body: { text: settled } })),
-    placeholderData: keepPreviousData,
-  });
+  const query = useRead(["draft", settled], () => api.POST("/tools/draft", { body: { text: settled } }), { placeholderData: keepPreviousData });
   const current = settled === text && !query.isPlaceholderData && !query.isError;
   return { checked: query.data, current, error: query.error };
 }

@@ -3,6 +3,7 @@ import { send } from "../../api/client";
 import { Decide, Dialog } from "../../parts/Dialog";
 import { plain } from "../../parts/json";
 import { Bullets } from "../../parts/small";
+import { Check } from "../../parts/fields";
 import { t } from "../../text";
 import type { DraftTool } from "./drafts";
 
@@ -40,17 +41,15 @@ export function useTrusted(draft: { text: string } | { tool: string }, look: () 
       <p>{t("tool" in draft ? "watch.trust.about" : "build.trust.about")}</p>
       <Touches tool={asked.tool} />
       {canWatch && !("tool" in draft) && (
-        <label className="check">
-          <input
-            type="checkbox"
-            checked={asked.watch}
-            onChange={({ target }) => {
-              watching.current = target.checked;
-              setAsked({ ...asked, watch: target.checked });
-            }}
-          />
-          <span>{t("watch.run")}</span>
-        </label>
+        <Check
+          on={asked.watch}
+          change={(watch) => {
+            watching.current = watch;
+            setAsked({ ...asked, watch });
+          }}
+        >
+          {t("watch.run")}
+        </Check>
       )}
       <Decide label={t("build.trust.yes")} act={() => asked.answer(true)} close={() => asked.answer(false)} />
     </Dialog>

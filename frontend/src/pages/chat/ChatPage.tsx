@@ -1,4 +1,3 @@
-import { useQuery } from "@tanstack/react-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { api, data } from "../../api/client";
 import { useAction } from "../../parts/action";
@@ -6,6 +5,7 @@ import { Choice } from "../../parts/fields";
 import { Heading } from "../../parts/Heading";
 import { Button } from "../../parts/small";
 import { Empty, Shown } from "../../parts/states";
+import { useRead } from "../../parts/read";
 import { t } from "../../text";
 import { Composer } from "./Composer";
 import { Turn } from "./Turn";
@@ -15,7 +15,7 @@ const MOST = 100;
 
 /** A conversation with an agent: a session whose runs are its turns. */
 export function Page() {
-  const agents = useQuery({ queryKey: ["agents"], queryFn: () => data(api.GET("/agents")) });
+  const agents = useRead(["agents"], () => api.GET("/agents"));
   return (
     <Shown query={agents}>
       {({ agents: found }) =>
@@ -37,11 +37,11 @@ function Chat({ names, first }: { names: string[]; first: string }) {
   const navigate = useNavigate();
   const session = address.session ?? "";
   const agent = names.find((name) => name === address.agent) ?? first;
-  const turns = useQuery({
-    queryKey: ["runs", "session", session],
-    queryFn: () => data(api.GET("/runs", { params: { query: { sessionId: session, pageSize: MOST } } })),
-    enabled: session !== "",
-  });
+  const turns = useRead(
+    ["runs", "session", session],
+    () => api.GET("/runs", { params: { query: { sessionId: session, pageSize: MOST } } }),
+    { enabled: session !== "" },
+  );
   const send = useAction(
     (prompt: string) => data(api.POST("/runs", { body: { agent, prompt, sessionId: session || null, stream: true } })),
     { done: ({ sessionId }) => navigate({ to: "/chat", replace: true, search: { agent, session: sessionId } }), refused: null },

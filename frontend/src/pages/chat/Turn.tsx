@@ -1,11 +1,11 @@
-import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
-import { api, data, type Schemas } from "../../api/client";
+import { api, type Schemas } from "../../api/client";
 import { Code } from "../../parts/Code";
 import { shownExact } from "../../parts/exact";
 import { plain } from "../../parts/json";
 import { Badge } from "../../parts/small";
 import { Shown } from "../../parts/states";
+import { useRead } from "../../parts/read";
 import { t } from "../../text";
 import { Change, ENDED } from "../runs/change";
 import { useAnswer } from "./follow";
@@ -15,10 +15,7 @@ const TONES: Record<string, "good" | "bad" | "warn"> = { done: "good", failed: "
 /** One turn: what the person said, and what the agent did and answered. */
 export function Turn({ id }: { id: string }) {
   const params = { path: { runId: id } };
-  const run = useQuery({
-    queryKey: ["runs", id],
-    queryFn: () => data(api.GET("/runs/{runId}/timeline", { params })),
-  });
+  const run = useRead(["runs", id], () => api.GET("/runs/{runId}/timeline", { params }));
   const active = run.data !== undefined && !ENDED.includes(run.data.state);
   const writing = useAnswer(id, active);
   return (
@@ -71,10 +68,7 @@ function Step({ step }: { step: Schemas["IterationRecord"] }) {
 
 /** What a call returned, or why it failed. */
 function Output({ id, state }: { id: string; state: string }) {
-  const call = useQuery({
-    queryKey: ["calls", id, state],
-    queryFn: () => data(api.GET("/tools/calls/{callId}", { params: { path: { callId: id } } })),
-  });
+  const call = useRead(["calls", id, state], () => api.GET("/tools/calls/{callId}", { params: { path: { callId: id } } }));
   const result = call.data?.result;
   if (result == null) return null;
   const { ok, value, error } = result;

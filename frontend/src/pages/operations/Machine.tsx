@@ -1,13 +1,13 @@
-import { useQuery } from "@tanstack/react-query";
-import { api, data } from "../../api/client";
+import { api } from "../../api/client";
 import { plain } from "../../parts/json";
 import { Badge, Pairs } from "../../parts/small";
 import { Shown } from "../../parts/states";
+import { useRead } from "../../parts/read";
 import { t } from "../../text";
 
 /** How well this machine can confine tools: what `toolcrib doctor` prints. */
 export function Machine() {
-  const machine = useQuery({ queryKey: ["machine"], queryFn: () => data(api.GET("/doctor")) });
+  const machine = useRead(["machine"], () => api.GET("/doctor"));
   return (
     <Shown query={machine}>
       {(found) => (

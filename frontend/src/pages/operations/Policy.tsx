@@ -1,4 +1,4 @@
-import { useMutation, useQuery } from "@tanstack/react-query";
+import { useMutation } from "@tanstack/react-query";
 import { useState } from "react";
 import { api, data, type Schemas } from "../../api/client";
 import { Form, Line, Lines, Send } from "../../parts/fields";
@@ -7,12 +7,13 @@ import { plain, readObject } from "../../parts/json";
 import { EffectBadge } from "../../parts/EffectBadge";
 import { Card } from "../../parts/small";
 import { Shown } from "../../parts/states";
+import { useRead } from "../../parts/read";
 import { t } from "../../text";
 import { Rehearsal } from "./Rehearsal";
 
 /** The rules in force, why they decide as they do, and a rule tried on past calls. */
 export function Policy() {
-  const policy = useQuery({ queryKey: ["policy"], queryFn: () => data(api.GET("/policy")) });
+  const policy = useRead(["policy"], () => api.GET("/policy"));
   return (
     <>
       <Shown query={policy}>

@@ -1,4 +1,3 @@
-import { useQuery } from "@tanstack/react-query";
 import { api, data, type Schemas } from "../../api/client";
 import { useAction } from "../../parts/action";
 import { plain } from "../../parts/json";
@@ -7,13 +6,14 @@ import { Badge, Rows } from "../../parts/small";
 import { SetSecret } from "../../parts/SetSecret";
 import { Empty, Shown } from "../../parts/states";
 import { Sure } from "../../parts/Sure";
+import { useRead } from "../../parts/read";
 import { t } from "../../text";
 
 const TONES = { resolved: "good", missing: "warn", unreadable: "bad" } as const;
 
 /** The secrets that tools declare: their states, and fields to set them. No value is ever shown. */
 export function Secrets() {
-  const secrets = useQuery({ queryKey: ["secrets"], queryFn: () => data(api.GET("/secrets")) });
+  const secrets = useRead(["secrets"], () => api.GET("/secrets"));
   return (
     <Shown query={secrets}>
       {({ secrets: found }) => (

@@ -1,4 +1,3 @@
-import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { api, data, type Schemas } from "../../api/client";
 import { useAction } from "../../parts/action";
@@ -9,22 +8,22 @@ import { announce } from "../../parts/notices";
 import { Badge, Bullets, Button, Fold } from "../../parts/small";
 import { Sure } from "../../parts/Sure";
 import { Empty, Shown } from "../../parts/states";
+import { useRead } from "../../parts/read";
 import { t } from "../../text";
 import { NewServer } from "./NewServer";
 
 type Server = Schemas["ServerAnswer"];
 const TONES = { ready: "good", waiting: "bad", "not trusted": "warn", starting: "", stopped: "" } as const;
 const SOON_MS = 1_000;
-const LATER_MS = 10_000;
+const LATER_MS = 3_000;
 
 /** The MCP servers of the project: their states, and what may help. */
 export function Servers() {
-  const servers = useQuery({
-    queryKey: ["servers"],
-    queryFn: () => data(api.GET("/servers")),
-    refetchInterval: ({ state }) =>
-      state.data?.servers.some((one) => one.state === "starting") === true ? SOON_MS : LATER_MS,
-  });
+  const servers = useRead(
+    ["servers"],
+    () => api.GET("/servers"),
+    { refetchInterval: ({ state }) => state.data?.servers.some((one) => one.state === "starting") === true ? SOON_MS : LATER_MS },
+  );
   return (
     <Shown query={servers}>
       {({ servers: found, wrong, notes }) => (
@@ -77,10 +76,7 @@ function ServerCard({ server }: { server: Server }) {
       <Lines title={t("servers.unusable")} lines={server.unusable} />
       <Lines title={t("servers.grants")} lines={server.grants} />
       {server.stderr !== "" && (
-        <details open={server.error !== null}>
-          <summary>{t("servers.log")}</summary>
-          <Code text={server.stderr} />
-        </details>
+        <Fold title={t("servers.log")} open={server.error !== null}>{() => <Code text={server.stderr} atEnd />}</Fold>
       )}
     </>
   );
@@ -110,7 +106,7 @@ function Actions({ server: { name, state, transport } }: { server: Server }) {
   if (state === "not trusted") return <Removal name={name} refused={refused} />;
   return (
     <div className="line entry-actions">
-      {next?.address != null && (
+      {next?.address != null && state !== "ready" && (
         <a className="button primary" href={next.address} target="_blank" rel="noreferrer">
           {t("servers.login.open", { name })}
         </a>

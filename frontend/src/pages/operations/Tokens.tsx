@@ -1,12 +1,12 @@
-import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { api, data, type Schemas } from "../../api/client";
 import { useAction } from "../../parts/action";
-import { Choice, copy, Form, Line, Send } from "../../parts/fields";
+import { Check, Choice, chosenAfter, copy, Form, Line, Send } from "../../parts/fields";
 import { announce } from "../../parts/notices";
 import { Badge, Button, Rows, When } from "../../parts/small";
 import { Empty, Shown } from "../../parts/states";
 import { Sure } from "../../parts/Sure";
+import { useRead } from "../../parts/read";
 import { t } from "../../text";
 import { listOf } from "./lists";
 
@@ -17,7 +17,7 @@ const DAY_S = 86_400;
 
 /** The tokens of programs: made, shown once, revoked. */
 export function Tokens() {
-  const tokens = useQuery({ queryKey: ["tokens"], queryFn: () => data(api.GET("/tokens")) });
+  const tokens = useRead(["tokens"], () => api.GET("/tokens"));
   const revoke = useAction((tokenName: string) => data(api.DELETE("/tokens/{tokenName}", { params: { path: { tokenName } } })), {
     done: (_, name) => announce(t("tokens.revoked", { name })),
   });
@@ -66,7 +66,7 @@ function TokenFacts({ token: { name, scopes, tools, owner, expires } }: { token:
 
 function NewToken() {
   const [name, setName] = useState("");
-  const [scopes, setScopes] = useState<readonly Scope[]>(["read", "invoke"]);
+  const [scopes, setScopes] = useState<ReadonlySet<Scope>>(new Set(["read", "invoke"]));
   const [tools, setTools] = useState("");
   const [days, setDays] = useState<(typeof DAYS)[number]>("30");
   const { mutate, data: made, error, isPending } = useAction(
@@ -92,19 +92,10 @@ function NewToken() {
       <fieldset className="choices-line">
         <legend>{t("tokens.scopes")}</legend>
         {SCOPES.map((scope) => (
-          <label key={scope}>
-            <input
-              type="checkbox"
-              checked={scopes.includes(scope)}
-              onChange={(event) =>
-                setScopes(SCOPES.filter((one) => (one === scope ? event.target.checked : scopes.includes(one))))
-              }
-            />
-            {scope}
-          </label>
+          <Check key={scope} on={scopes.has(scope)} change={(on) => setScopes(chosenAfter(scopes, scope, on))}>{scope}</Check>
         ))}
       </fieldset>
-      <Send label={t("tokens.make")} disabled={isPending || scopes.length === 0} error={error} />
+      <Send label={t("tokens.make")} disabled={isPending || scopes.size === 0} error={error} />
       {made !== undefined && (
         <div className="stack once" role="status">
           <p>{t("tokens.once", { name: made.name })}</p>

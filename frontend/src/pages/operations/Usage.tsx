@@ -1,13 +1,14 @@
-import { keepPreviousData, useQuery } from "@tanstack/react-query";
+import { keepPreviousData } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useState } from "react";
-import { api, data, type Schemas } from "../../api/client";
+import { api, type Schemas } from "../../api/client";
 import { Choice } from "../../parts/fields";
 import { useAddress } from "../../parts/Filters";
 import { useSome } from "../../parts/Pages";
 import { Card, Fold } from "../../parts/small";
 import { Shown } from "../../parts/states";
 import { Table } from "../../parts/Table";
+import { useRead } from "../../parts/read";
 import { language, number, t } from "../../text";
 import { toolPath } from "../tools/paths";
 import { byDay, firstDay, NUMBERS, type Shows, sumOf } from "./days";
@@ -24,11 +25,11 @@ export function Usage() {
   const shows = NUMBERS.find((one) => one === address.shows) ?? "calls";
   const chosen = address.tool;
   const since = firstDay(days);
-  const usage = useQuery({
-    queryKey: ["usage", "all", since],
-    queryFn: () => data(api.GET("/tools/usage", { params: { query: { since, unused: true } } })),
-    placeholderData: keepPreviousData,
-  });
+  const usage = useRead(
+    ["usage", "all", since],
+    () => api.GET("/tools/usage", { params: { query: { since, unused: true } } }),
+    { placeholderData: keepPreviousData },
+  );
   return (
     <Shown query={usage}>
       {({ tools }) => {
@@ -87,13 +88,15 @@ function Days({ tools, first, shows }: { tools: ToolDays[]; first: string; shows
           <span>{format.format(Date.parse(days.at(-1)?.begins ?? first))}</span>
         </p>
       </figure>
-      <Table
-        head={[t("usage.day"), ...NUMBERS.map((one) => t(`usage.${one}`))]}
-        rows={days.toReversed().map(({ begins, sums }) => ({
-          key: begins,
-          cells: [format.format(Date.parse(begins)), ...NUMBERS.map((one) => number(Math.round(sums[one])))],
-        }))}
-      />
+      <div className="scrolls" tabIndex={0}>
+        <Table
+          head={[t("usage.day"), ...NUMBERS.map((one) => t(`usage.${one}`))]}
+          rows={days.toReversed().map(({ begins, sums }) => ({
+            key: begins,
+            cells: [format.format(Date.parse(begins)), ...NUMBERS.map((one) => number(Math.round(sums[one])))],
+          }))}
+        />
+      </div>
       <p className="muted note">{t("usage.slowest")}</p>
     </section>
   );
@@ -118,22 +121,20 @@ function Top({ tools, choose }: { tools: ToolDays[]; choose: (name: string) => v
   const rows = tools
     .map((tool) => ({ tool, sums: { ...sumOf(tool.days), schemaTokens: tool.schemaTokens } }))
     .toSorted((one, other) => other.sums[by] - one.sums[by]);
-  // On a phone it is the one in sight.
-  const columns = [by, ...COLUMNS.filter((one) => one !== by)];
   const [shown, more] = useSome(rows, FEW);
   return (
     <Card className="stack" title={t("usage.top")}>
       <Choice className="sort" label={t("tools.sort")} value={by} change={setBy} of={COLUMNS} text={(one) => t(`usage.${one}`)} />
       <Table
-        head={[t("usage.tool"), ...columns.map((one) => t(`usage.${one}`))]}
-        sorted={1}
+        head={[t("usage.tool"), ...COLUMNS.map((one) => t(`usage.${one}`))]}
+        sorted={COLUMNS.indexOf(by) + 1}
         rows={shown.map(({ tool, sums }) => ({
           key: tool.name,
           cells: [
             <button key={tool.name} type="button" className="sorts" onClick={() => choose(tool.name)}>
               {tool.name}
             </button>,
-            ...columns.map((one) => (
+            ...COLUMNS.map((one) => (
               <span key={one} className={one === "failures" && sums[one] > 0 ? "wrong" : ""}>
                 {number(Math.round(sums[one]))}
               </span>

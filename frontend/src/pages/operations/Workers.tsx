@@ -1,19 +1,15 @@
-import { useQuery } from "@tanstack/react-query";
-import { api, data } from "../../api/client";
+import { api } from "../../api/client";
 import { plain } from "../../parts/json";
 import { Badge, Card, Rows, When } from "../../parts/small";
 import { Empty, Shown } from "../../parts/states";
+import { useRead } from "../../parts/read";
 import { number, t } from "../../text";
 
 const AGAIN_MS = 5_000;
 
 /** The workers with what they run, and the stored calls that wait for one. */
 export function Workers() {
-  const workers = useQuery({
-    queryKey: ["calls", "workers"],
-    queryFn: () => data(api.GET("/workers")),
-    refetchInterval: AGAIN_MS,
-  });
+  const workers = useRead(["calls", "workers"], () => api.GET("/workers"), { refetchInterval: AGAIN_MS });
   return (
     <>
       <Queue />
@@ -48,11 +44,7 @@ export function Workers() {
 }
 
 function Queue() {
-  const queue = useQuery({
-    queryKey: ["calls", "queue"],
-    queryFn: () => data(api.GET("/queue")),
-    refetchInterval: AGAIN_MS,
-  });
+  const queue = useRead(["calls", "queue"], () => api.GET("/queue"), { refetchInterval: AGAIN_MS });
   return (
     <Card title={t("workers.queue")}>
       <Shown query={queue}>

@@ -1,10 +1,11 @@
-import { useMutation, useQuery } from "@tanstack/react-query";
+import { useMutation } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import { lazy, Suspense, useState } from "react";
 import { ApiError, api, data } from "../../api/client";
 import { Choice, Form, Lines, Send } from "../../parts/fields";
 import { Fold } from "../../parts/small";
 import { Failure, Loading } from "../../parts/states";
+import { useRead } from "../../parts/read";
 import { t } from "../../text";
 
 const SchemaForm = lazy(() => import("../../parts/SchemaForm/SchemaForm"));
@@ -20,8 +21,8 @@ export function NewRun() {
 }
 
 function useCallees() {
-  const agents = useQuery({ queryKey: ["agents"], queryFn: () => data(api.GET("/agents")) });
-  const workflows = useQuery({ queryKey: ["workflows"], queryFn: () => data(api.GET("/workflows")) });
+  const agents = useRead(["agents"], () => api.GET("/agents"));
+  const workflows = useRead(["workflows"], () => api.GET("/workflows"));
   return { agents: agents.data?.agents, workflows: workflows.data?.workflows, error: agents.error ?? workflows.error };
 }
 

@@ -1,7 +1,6 @@
-import { useQuery } from "@tanstack/react-query";
 import { Link, useParams } from "@tanstack/react-router";
 import { memo } from "react";
-import { api, data, type Schemas } from "../../api/client";
+import { api, type Schemas } from "../../api/client";
 import { Code, Value } from "../../parts/Code";
 import { writeExact } from "../../parts/exact";
 import { Heading } from "../../parts/Heading";
@@ -9,6 +8,7 @@ import { plain } from "../../parts/json";
 import { useSome } from "../../parts/Pages";
 import { Card, Fold, When } from "../../parts/small";
 import { Shown } from "../../parts/states";
+import { useRead } from "../../parts/read";
 import { number, t } from "../../text";
 import { Result } from "../tools/Result";
 import { Change } from "./change";
@@ -28,14 +28,8 @@ const FEW = 10;
 export function Page() {
   const { id } = useParams({ strict: false }) as { id: string };
   const path = { runId: id };
-  const run = useQuery({
-    queryKey: ["runs", id],
-    queryFn: () => data(api.GET("/runs/{runId}/timeline", { params: { path } })),
-  });
-  const tree = useQuery({
-    queryKey: ["runs", id, "tree"],
-    queryFn: () => data(api.GET("/runs/{runId}/tree", { params: { path } })),
-  });
+  const run = useRead(["runs", id], () => api.GET("/runs/{runId}/timeline", { params: { path } }));
+  const tree = useRead(["runs", id, "tree"], () => api.GET("/runs/{runId}/tree", { params: { path } }));
   return (
     <div className="runs">
       {run.data === undefined && <Heading text={t("page.runs")} />}
@@ -147,10 +141,7 @@ const Call = memo(function Call({ call, open }: { call: Iteration["calls"][numbe
 });
 
 function CallResult({ id }: { id: string }) {
-  const found = useQuery({
-    queryKey: ["calls", id],
-    queryFn: () => data(api.GET("/tools/calls/{callId}", { params: { path: { callId: id } } })),
-  });
+  const found = useRead(["calls", id], () => api.GET("/tools/calls/{callId}", { params: { path: { callId: id } } }));
   return (
     <Shown query={found}>
       {(call) => call.result != null && <div className="stack"><Result ended={{ result: call.result, call }} /></div>}

@@ -1,4 +1,5 @@
-import { memo, useMemo, useState } from "react";
+import { memo, useMemo, useRef, useState } from "react";
+import { flushSync } from "react-dom";
 import type { Schemas } from "../../api/client";
 import { Choice } from "../../parts/fields";
 import { useSome } from "../../parts/Pages";
@@ -13,14 +14,28 @@ export function Timeline({ run }: { run: Schemas["Timeline"] }) {
   const [zoom, setZoom] = useState(1);
   const { placed, gaps } = useMemo(() => place(rowsOf(run.iterations)), [run.iterations]);
   const [shown, more] = useSome(placed);
+  const box = useRef<HTMLDivElement>(null);
+  // What is in the middle stays there.
+  const change = (next: number) => {
+    const { scrollLeft = 0, clientWidth = 0, scrollWidth = 1 } = box.current ?? {};
+    flushSync(() => setZoom(next));
+    box.current?.scrollTo({ left: ((scrollLeft + clientWidth / 2) / scrollWidth) * box.current.scrollWidth - clientWidth / 2 });
+  };
   if (placed.length === 0) return null;
   return (
     <section className="card" aria-labelledby="timeline">
       <div className="ends">
         <h2 id="timeline">{t("run.timeline")}</h2>
-        <Choice className="sort" label={t("run.zoom")} value={zoom} change={setZoom} of={ZOOMS} text={(one) => `${one} ×`} />
+        <Choice className="sort" label={t("run.zoom")} value={zoom} change={change} of={ZOOMS} text={(one) => `${one} ×`} />
       </div>
-      <div className="timeline" tabIndex={0}>
+      <div
+        className="timeline"
+        tabIndex={0}
+        ref={box}
+        onPointerMove={({ buttons, pointerType, movementX, currentTarget }) => {
+          if (buttons === 1 && pointerType === "mouse") currentTarget.scrollLeft -= movementX;
+        }}
+      >
         <ol style={{ width: `${zoom * 100}%` }}>
           {shown.map((row, index) => (
             <li key={index}>

@@ -1,6 +1,6 @@
-import { useQuery } from "@tanstack/react-query";
-import { api, data, type Schemas } from "../../api/client";
+import { api, type Schemas } from "../../api/client";
 import { Card } from "../../parts/small";
+import { useRead } from "../../parts/read";
 import { t } from "../../text";
 import { stateOf, type Step, steps } from "./graph";
 
@@ -8,10 +8,7 @@ const [WIDTH, HEIGHT, ACROSS, DOWN] = [176, 64, 48, 16];
 
 /** The steps of a workflow in columns, with their states in a run. */
 export function WorkflowGraph({ name, run }: { name: string; run: Schemas["Timeline"] }) {
-  const found = useQuery({
-    queryKey: ["workflows", name],
-    queryFn: () => data(api.GET("/workflows/{workflow}", { params: { path: { workflow: name } } })),
-  });
+  const found = useRead(["workflows", name], () => api.GET("/workflows/{workflow}", { params: { path: { workflow: name } } }));
   // Without it, because it is gone, the timeline still has everything.
   if (found.data === undefined) return null;
   const placed = steps(found.data);

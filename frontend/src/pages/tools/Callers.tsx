@@ -1,9 +1,9 @@
-import { useQuery } from "@tanstack/react-query";
-import { api, data, type Tool } from "../../api/client";
+import { api, type Tool } from "../../api/client";
 import { EffectBadge } from "../../parts/EffectBadge";
 import { plain } from "../../parts/json";
 import { Card } from "../../parts/small";
 import { Shown } from "../../parts/states";
+import { useRead } from "../../parts/read";
 import { type Key, t } from "../../text";
 
 const KNOWN: Record<string, Key> = { page: "tool.callers.page", cli: "tool.callers.cli", mcp: "tool.callers.mcp" };
@@ -11,10 +11,10 @@ const KNOWN: Record<string, Key> = { page: "tool.callers.page", cli: "tool.calle
 /** Everybody who may call a tool, and what the rules say about each. */
 export function Callers({ tool }: { tool: Tool }) {
   const path = { bundleID: tool.bundleID, toolSlug: tool.slug, v: tool.version };
-  const callers = useQuery({
-    queryKey: ["tool", "callers", path],
-    queryFn: () => data(api.GET("/tools/bundles/{bundleID}/tools/{toolSlug}/version/{v}/callers", { params: { path } })),
-  });
+  const callers = useRead(
+    ["tool", "callers", path],
+    () => api.GET("/tools/bundles/{bundleID}/tools/{toolSlug}/version/{v}/callers", { params: { path } }),
+  );
   return (
     <Card title={t("tool.callers")}>
       <Shown query={callers}>

@@ -1,7 +1,9 @@
-import { keepPreviousData, useQueries, useQuery } from "@tanstack/react-query";
+import { keepPreviousData, useQueries } from "@tanstack/react-query";
 import { api, type Bundle, data, type Schemas } from "../../api/client";
 import { Button, Switch } from "../../parts/small";
-import { type Key, number, t } from "../../text";
+import { Check, chosenAfter } from "../../parts/fields";
+import { useRead } from "../../parts/read";
+import { type Key, t } from "../../text";
 import { asQuery, chosenBy, FACETS, type Facet, type Filters } from "./filters";
 import { useSwitch } from "./switches";
 
@@ -22,10 +24,7 @@ export function FacetPanel({ filters, change, isFetching }: Props) {
       };
     }),
   });
-  const bundles = useQuery({
-    queryKey: ["bundles"],
-    queryFn: () => data(api.GET("/tools/bundles", { params: { query: { includeDisabled: true } } })),
-  });
+  const bundles = useRead(["bundles"], () => api.GET("/tools/bundles", { params: { query: { includeDisabled: true } } }));
   const byId = new Map(bundles.data?.bundles.map((bundle) => [bundle.id, bundle]));
   const chosen = FACETS.some((facet) => filters[facet].length > 0);
 
@@ -47,11 +46,7 @@ export function FacetPanel({ filters, change, isFetching }: Props) {
           onChange={(values) => change({ [facet]: values })}
         />
       ))}
-      <label className="facet">
-        <input type="checkbox" checked={filters.disabled} onChange={(event) => change({ disabled: event.target.checked })} />
-        <span>{t("tools.filter.off")}</span>
-        <output>{number(counts.at(-1)?.data?.disabled ?? 0)}</output>
-      </label>
+      <Check on={filters.disabled} change={(disabled) => change({ disabled })} count={counts.at(-1)?.data?.disabled ?? 0}>{t("tools.filter.off")}</Check>
     </details>
   );
 }
@@ -86,17 +81,7 @@ function FacetGroup({ facet, counts, chosen, bundles, onChange }: GroupProps) {
         const bundle = facet === "bundleIDs" ? bundles.get(value) : undefined;
         return (
           <div className="facet-line" key={value}>
-            <label className="facet">
-              <input
-                type="checkbox"
-                checked={chosen.includes(value)}
-                onChange={(event) =>
-                  onChange(event.target.checked ? [...chosen, value] : chosen.filter((one) => one !== value))
-                }
-              />
-              <span>{name(value)}</span>
-              <output>{number(count)}</output>
-            </label>
+            <Check on={chosen.includes(value)} change={(on) => onChange([...chosenAfter(new Set(chosen), value, on)])} count={count}>{name(value)}</Check>
             {bundle !== undefined && (
               <Switch
                 label={t("tools.bundle.enabled", { name: name(value) })}

@@ -1,10 +1,10 @@
-import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
-import { api, data, type Tool } from "../../api/client";
+import { api, type Tool } from "../../api/client";
 import { fieldText, writeExact } from "../../parts/exact";
 import { plain } from "../../parts/json";
 import { Badge, Button, Card, When } from "../../parts/small";
 import { Shown } from "../../parts/states";
+import { useRead } from "../../parts/read";
 import { number, t } from "../../text";
 
 const FEW = 12;
@@ -13,11 +13,11 @@ const TONES: Record<string, "good" | "bad" | "warn"> = { success: "good", error:
 
 /** The last calls of a tool by whatever interface, as the audit log has them, each to be made again. */
 export function History({ tool, use }: { tool: Tool; use: (text: string) => void }) {
-  const calls = useQuery({
-    queryKey: ["audit", "history", tool.name],
-    queryFn: () => data(api.GET("/audit", { params: { query: { tool: tool.name, pageSize: PAGE } } })),
-    select: ({ lines }) => lines.filter(({ fields }) => fields?.params !== undefined && fields.status !== undefined).slice(0, FEW),
-  });
+  const calls = useRead(
+    ["audit", "history", tool.name],
+    () => api.GET("/audit", { params: { query: { tool: tool.name, pageSize: PAGE } } }),
+    { select: ({ lines }) => lines.filter(({ fields }) => fields?.params !== undefined && fields.status !== undefined).slice(0, FEW) },
+  );
   return (
     <Card title={t("tool.history")}>
       <Shown query={calls}>

@@ -1,4 +1,3 @@
-import { useQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
 import { useState } from "react";
 import { api, data, type Tool } from "../../api/client";
@@ -10,6 +9,7 @@ import { SchemaTree } from "../../parts/SchemaTree";
 import { Bullets, Button, Card, Pairs, Switch, When } from "../../parts/small";
 import { Shown } from "../../parts/states";
 import type { Grant } from "../../parts/Watched";
+import { useRead } from "../../parts/read";
 import { type Key, number, t } from "../../text";
 import { given, nextVersion, textOf } from "../authoring/drafts";
 import { useTrusted } from "../authoring/trust";
@@ -28,10 +28,7 @@ import { Versions } from "./Versions";
 export function Page() {
   const { bundle = "", slug = "", version = "" } = useParams({ strict: false }) as Record<string, string>;
   const path = { bundleID: bundle, toolSlug: slug, v: version };
-  const tool = useQuery({
-    queryKey: ["tool", path],
-    queryFn: () => data(api.GET("/tools/bundles/{bundleID}/tools/{toolSlug}/version/{v}", { params: { path } })),
-  });
+  const tool = useRead(["tool", path], () => api.GET("/tools/bundles/{bundleID}/tools/{toolSlug}/version/{v}", { params: { path } }));
   return <Shown query={tool}>{(found) => <Whole key={found.toolID} tool={found} />}</Shown>;
 }
 

@@ -1,10 +1,10 @@
-import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { lazy, Suspense, useState } from "react";
-import { api, data, type Tool } from "../../api/client";
+import { api, type Tool } from "../../api/client";
 import { Dialog } from "../../parts/Dialog";
 import { Button, Card, When } from "../../parts/small";
 import { Loading, Shown } from "../../parts/states";
+import { useRead } from "../../parts/read";
 import { t } from "../../text";
 import { textOf } from "../authoring/drafts";
 import { toolPath } from "./paths";
@@ -14,10 +14,7 @@ const Diff = lazy(() => import("../../parts/Diff"));
 export function Versions({ tool }: { tool: Tool }) {
   const [compared, setCompared] = useState<Tool | null>(null);
   const path = { bundleID: tool.bundleID, toolSlug: tool.slug };
-  const versions = useQuery({
-    queryKey: ["tool", "versions", path],
-    queryFn: () => data(api.GET("/tools/bundles/{bundleID}/tools/{toolSlug}/versions", { params: { path } })),
-  });
+  const versions = useRead(["tool", "versions", path], () => api.GET("/tools/bundles/{bundleID}/tools/{toolSlug}/versions", { params: { path } }));
   return (
     <Card title={t("tool.versions")}>
       <Shown query={versions}>

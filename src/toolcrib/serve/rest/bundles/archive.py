@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
+from urllib.parse import quote
 
 from msgspec import Struct
 from starlette.responses import Response
@@ -47,8 +48,8 @@ def export_to_zip(request: RestRequest) -> Response:
     require_all(request)
     bundle = services.store.bundle(request.path["bundleID"])
     data = export_bundle(services.store, bundle.id, services.project.secrets)
-    # The id, not the slug: that may have letters that a header cannot.
-    headers = {"content-disposition": f'attachment; filename="{bundle.id}.zip"'}
+    # A slug may have letters that a header can only have by their codes (RFC 6266, 4.3).
+    headers = {"content-disposition": f"attachment; filename*=UTF-8''{quote(bundle.slug)}.zip"}
     return Response(data, headers=headers, media_type=_ZIP)
 
 
