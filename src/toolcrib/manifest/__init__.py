@@ -27,7 +27,7 @@ from toolcrib.manifest.native.cache import (
     new_mark_of,
     settled_mark_of,
 )
-from toolcrib.manifest.native.kept import CheckResult, Facts, KnownFacts, Mark
+from toolcrib.manifest.native.kept import CheckResult, Facts, KeptEntry, KnownFacts, Mark
 from toolcrib.manifest.native.reader import (
     FILE_NAME,
     Loaded,

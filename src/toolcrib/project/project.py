@@ -119,7 +119,7 @@ class Project(DurableParts):
         catalog.load()
         self.trust.settle = self._settle
         self.trust.found = lambda: [
-            *catalog.every(stored=False), *self.agents.as_tools(), *self.workflows.as_tools()
+            *catalog.every(stored=False), *self.files_as_tools().values()
         ]  # fmt: skip
 
     @classmethod

@@ -131,5 +131,4 @@ def waiting_in(project: Project) -> list[str]:
     settings = not project.trust.given or (
         bool(project.waiting) and not is_trusted(project.config.digest, project.trust.ledger)
     )
-    sheets = project.trust.sheets()[0]
-    return [*(["settings"] if settings else []), *(one.tool.name for one in sheets if one.waits)]
+    return [*(["settings"] if settings else []), *(tool.name for tool in project.trust.waiting())]

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
+from toolcrib import __version__
 from toolcrib.core.bound import Bound, BoundTool
 from toolcrib.errors import ToolNotFound, ToolUnavailable
 from toolcrib.spec import Annotations, Executor, Limits, Output, Tool
@@ -31,27 +32,39 @@ class KnownTools:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._recorded: dict[str, Tool] = {}
-        """The tools as this process has recorded them last, by name."""
+        self._recorded: dict[str, Tool | str] = {}
+        """By name, the tools as this process has recorded them last; of some the SHA-256 of the manifest."""
         self._read: dict[str, tuple[str, Bound]] = {}
         """Digest and tool as they were read last, by name."""
 
-    def record(self, tools: Iterable[tuple[Tool, bool]]) -> None:
-        """Record tools as models may read them, each with True if it may run again after its worker died.
+    def recorded(self, manifests: Mapping[str, str]) -> set[str]:
+        """Return those of these tools that are recorded as manifests with these SHA-256 say."""
+        found = self._recorded
+        new = {name: sha256 for name, sha256 in manifests.items() if found.get(name) != sha256}
+        known = self._digests() if new else {}
+        found |= {name: one for name, one in new.items() if known.get(name) == _of_manifest(one)}
+        return {name for name, sha256 in manifests.items() if found.get(name) == sha256}
 
+    def record(self, tools: Iterable[tuple[Tool, bool, bool]]) -> None:
+        """Record tools as models may read them.
+
+        With each comes True if it may run again after its worker died, and True if it is as its source says.
         Of different versions the one that was recorded last is offered.
         """
-        new = {tool.name: (tool, again) for tool, again in tools if self._recorded.get(tool.name) is not tool}
+        new = {one[0].name: one for one in tools if self._recorded.get(one[0].name) is not one[0]}
         if not new:
             return
-        known = dict(self._database.rows("SELECT name, digest FROM known_tools"))
-        rows = [_row(tool, repeatable) for tool, repeatable in new.values()]
+        known = self._digests()
+        rows = [_row(*one) for one in new.values()]
         changed = [row for row in rows if known.get(row[0]) != row[1]]
         if changed:
             with self._database.write("known tools") as tx:
                 for row in changed:
                     tx.later(_WRITE, *row)
-        self._recorded |= {name: tool for name, (tool, _) in new.items()}
+        self._recorded |= {name: tool for name, (tool, *_) in new.items()}
+
+    def _digests(self) -> dict[str, str]:
+        return dict(self._database.rows("SELECT name, digest FROM known_tools"))
 
     def some(self, names: Collection[str]) -> dict[str, Bound]:
         """Return those of these tools that are known, in this order. None of them can run here."""
@@ -75,7 +88,7 @@ class KnownTools:
         raise ToolNotFound(f"there is no tool named {name[:100]!r}", hint=hint)
 
 
-def _row(tool: Tool, repeatable: bool) -> tuple[str, str, str]:
+def _row(tool: Tool, repeatable: bool, is_own: bool) -> tuple[str, str, str]:
     """Return name, digest and definition."""
     definition = {
         **{key: getattr(tool, key) for key in _COPIED},
@@ -87,7 +100,15 @@ def _row(tool: Tool, repeatable: bool) -> tuple[str, str, str]:
         "source": None if tool.source is None else tool.source.sha256,
     }
     text = json.dumps(definition, sort_keys=True)
+    source = tool.source
+    if is_own and source is not None and not source.stored:
+        return tool.name, _of_manifest(source.sha256), text
     return tool.name, hashlib.sha256(text.encode()).hexdigest(), text
+
+
+def _of_manifest(sha256: str) -> str:
+    """Return the digest of a definition that follows from a manifest, so that no start has to make it."""
+    return hashlib.sha256(f"{__version__} {sha256}".encode()).hexdigest()
 
 
 def _set(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.crib import Crib, accept
+from toolcrib.project.catalog.bundles import Wish
+from toolcrib.spec import Caller
 
 NEEDLESS = ("toolcrib.egress", "toolcrib.runs", "toolcrib.sandbox.job", "toolcrib.search")
 SCRIPT = """
@@ -150,3 +152,23 @@ def test_a_run_loads_what_the_call_needs(tmp_path: Path) -> None:
     assert ran.stdout == b"-- hi\n"
     assert third_party(modules) <= {"click", "jsonschema_rs", "orjson", "ryaml"}
     assert own(modules) <= 255
+
+
+def test_the_list_of_secrets_reads_no_tool_without_one(crib: Crib) -> None:
+    crib.shell("look")
+    crib.shell("keyed", permissions={"secrets": {"SHOP_KEY": {"type": "string"}}})
+    project = crib.open()
+    assert [tool.name for tool in project.catalog.with_secrets()] == ["keyed"]
+    assert project.catalog.registry.unused("look") is not None
+
+
+def test_a_search_asks_about_each_tool_only_for_a_token_that_sees_some(crib: Crib) -> None:
+    crib.shell("look")
+    crib.shell("seek")
+    bundles = crib.open().bundles
+    every, some, none = (
+        Wish(identity=Caller("ann", frozenset(scopes), tools))
+        for scopes, tools in (({"read"}, None), ({"read"}, ("look*",)), ((), None))
+    )
+    assert bundles.sees(every) is None
+    assert [bundles.names(wish) for wish in (every, some, none)] == [["look", "seek"], ["look"], []]

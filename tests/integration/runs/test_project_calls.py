@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from tests.crib import Crib
+from tests.crib import Crib, accept
 from tests.integration.runs.test_dispatchers import full_disk
 from toolcrib import Context, Toolset, get_run_context
 from toolcrib.errors import (
@@ -346,6 +346,28 @@ def test_a_tool_that_is_removed_while_a_worker_counts_is_left_out() -> None:
     tools = Stale()
     tools.register("here", lambda: 1, description="Stay.")
     assert ServedTools(tools, 3)().tools == {"here": 3}
+
+
+async def test_a_start_reads_no_manifest_to_offer_what_was_trusted_and_recorded(crib: Crib) -> None:
+    path = crib.shell("look", limits={"concurrent_calls": 2}) / "tool.yml"
+    crib.accept = "trusted"
+
+    async def offered() -> tuple[Offer, bool, Any]:
+        async with crib.open() as project:
+            offer = project.offer()
+            is_read = project.catalog.registry.unused("look") is None
+            return offer, is_read, project.calls.known.find("look").tool.description
+
+    await asyncio.sleep(0.2)  # The state of a file that was just written is not kept.
+    accept(crib.root)
+    await offered()
+    offer, is_read, _ = await offered()
+    assert (offer.tools["look"], offer.refused, is_read) == (2, {}, False)
+    path.write_text(path.read_text().replace("Does look.", "Looks anew."))
+    offer, _, description = await offered()
+    assert (list(offer.refused), description) == (["look"], "Does look.")
+    accept(crib.root)
+    assert (await offered())[2] == "Looks anew."
 
 
 async def test_the_work_of_a_worker_that_looks_does_not_grow_with_the_square_of_its_tools(crib: Crib) -> None:

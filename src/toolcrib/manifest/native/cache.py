@@ -23,6 +23,7 @@ from toolcrib.manifest.native.kept import (
     Entry,
     Facts,
     Kept,
+    KeptEntry,
     KnownFacts,
     Mark,
     cache_key,
@@ -45,7 +46,7 @@ from toolcrib.manifest.yaml.diagnostics import Diagnostic, failure, make
 from toolcrib.manifest.yaml.source import ANY_FILE, Document, SourceFiles, read_with_facts
 from toolcrib.spec import Tool
 
-_FORM = "toolcrib manifests 11"
+_FORM = "toolcrib manifests 12"
 _STALE_PART = 20
 """The file is written again once more than one entry in this many is missing or stale."""
 _SETTLED_NS = 100_000_000
@@ -139,11 +140,8 @@ class ManifestCache:
             return self._checked[name][1]
         return self._kept.entry(name).checked if mark and self._kept.mark(name) == mark else None
 
-    def listed(self, marks: Mapping[str, Mark]) -> dict[str, tuple[memoryview, str, list[str] | None]]:
-        """Return by name what `add_check` was given for the tools that still have these marks.
-
-        Each comes with the SHA-256 of its manifest in hex, and with `CheckResult.reads`.
-        """
+    def listed(self, marks: Mapping[str, Mark]) -> dict[str, KeptEntry]:
+        """Return by name what `add_check` was given for the tools that still have these marks."""
         kept = self._kept
         with uncollected():
             found = {
@@ -152,9 +150,9 @@ class ManifestCache:
                 if mark and kept.mark(name) == mark
             }
             return {
-                name: (listed, entry.manifest, None if entry.checked is None else entry.checked.reads)
-                for name, (listed, entry) in found.items()
-                if listed
+                name: KeptEntry(listed, one.manifest, one.checked.reads, one.facts.concurrent)
+                for name, (listed, one) in found.items()
+                if listed and one.checked is not None
             }
 
     def add_check(self, name: str, mark: Mark, result: CheckResult, listed: bytes) -> None:
@@ -266,7 +264,8 @@ class ManifestCache:
             code = self._places(KINDS[kind].starts(config), document.path)
             touches = sorted(touched(Tool(data["name"], "", kind, {}, config, permissions=granted)))
         secrets, tags = [one.name for one in granted.secrets], data.get("tags", [])
-        return Facts(secrets, list(granted.write), code, kind, data["version"], tags, touches)
+        most = data.get("limits", {}).get("concurrent_calls")
+        return Facts(secrets, list(granted.write), code, kind, data["version"], tags, most, touches)
 
     @cached_property
     def _key(self) -> bytes:

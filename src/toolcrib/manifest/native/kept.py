@@ -58,8 +58,22 @@ class Facts(NamedTuple):
     kind: str
     version: int | str
     tags: list[str]
+    concurrent: int | None
+    """Its calls that may run at a time; None: any number."""
     touches: list[Touch]
     """As of `touched`; empty for a kind of a plug-in, whose code is not loaded for this."""
+
+
+class KeptEntry(NamedTuple):
+    """The entry of a tool in MCP's list, and what is known of the manifest that it is of."""
+
+    text: memoryview
+    manifest: str
+    """SHA-256 of the bytes of the manifest."""
+    reads: list[str] | None
+    """As in `CheckResult`."""
+    concurrent: int | None
+    """As in `Facts`."""
 
 
 class Entry(NamedTuple):

@@ -282,12 +282,13 @@ class Bundles:
 
         No tool is made ready for it. Raises InvalidInput for a query without a word, and InvalidToken.
         """
-        found = self._found(query, wish)
-        # Not the same search: what is enabled may match better or worse than what is disabled.
-        every = found if wish.include_disabled else self._found(query, replace(wish, include_disabled=True))
+        found = every = self._found(query, replace(wish, include_disabled=True))
         with self.stored.lock:
-            is_on = self.stored.listing.is_on
-            disabled = sum(not is_on(one) for one in every)
+            on = list(filter(self.stored.listing.is_on, every))
+        disabled = len(every) - len(on)
+        if not wish.include_disabled:
+            # A search is made anew: what is enabled may match better or worse than what is disabled.
+            found = on if query is None else self._found(query, wish)
         sources = self.store.sources
         tags, bundles = (
             Counter(tag for one in found for tag in one.tags),

@@ -13,7 +13,7 @@ from toolcrib.core.bound import Bound
 from toolcrib.core.context import Context
 from toolcrib.core.toolset import Toolset
 from toolcrib.errors import ToolcribError, ToolUnavailable
-from toolcrib.manifest import Diagnostic
+from toolcrib.manifest import Diagnostic, KeptEntry
 from toolcrib.project.catalog.bundles import Bundles, Parts
 from toolcrib.project.catalog.external import ExternalTools
 from toolcrib.project.catalog.registry import CatalogChange, ToolRegistry, tool_id
@@ -66,8 +66,9 @@ class ProjectCatalog:
         self._external = ExternalTools(setup.config.sources, self.registry)
         # The user's records are not of a file.
         self._data = setup.vault.data if setup.place.file is None else setup.place.home
+        unused = lambda: self.settled(self.registry.unchecked)  # noqa: E731 - asked for later
         self.bundles = Bundles(
-            self._data, self._parts, self._checked, self._kept, lambda: len(self.toolset.names)
+            self._data, self._parts, self._checked, unused, lambda: len(self.toolset.names)
         )
         """The catalogue: the tools of the project, of servers, the built-in ones, and the user's records."""
         steps.count = self._count
@@ -220,6 +221,17 @@ class ProjectCatalog:
         tools = [self.toolset.get(name) for name in self._names()]
         return [tool for tool in tools if stored or not tool.is_stored]
 
+    def with_secrets(self) -> list[Tool]:
+        """Return every usable tool that declares a secret; a manifest known to declare none is not read."""
+        if self.bundles.exist:
+            self.bundles.stored.ready_all()
+        facts, found = self.registry.facts, []
+        for name in self._names():
+            if name not in facts or facts[name].secrets:
+                with suppress(ToolcribError):
+                    found.append(self.get(name))
+        return found
+
     def _names(self) -> list[str]:
         if self.servers is not None:
             self.servers.reread()
@@ -259,24 +271,27 @@ class ProjectCatalog:
     ) -> Mapping[str, Tool | memoryview]:
         """Return the tools that a model may read by name, or their entries in MCP's list where these are
         kept."""
+        self._steps.access.require_valid(identity)
         if self._steps.access.hides(identity):
             return {tool.name: tool for tool in self.tools(caller, identity)}
         if self.bundles.exist:
             self.bundles.stored.ready_all()
-        trust, kept = self._steps.trust, self._kept()
+        trust, kept = self._steps.trust, self.settled(self.registry.unchecked)
         self.registry.check_all(but=kept)
         found: dict[str, Tool | memoryview] = {}
         for name in self._names():
-            if (one := kept.get(name) or trust.offered(self.toolset.get(name))) is not None:
-                found[name] = one
+            if name in kept:
+                found[name] = kept[name].text
+            elif (tool := trust.offered(self.toolset.get(name))) is not None:
+                found[name] = tool
         return found
 
-    def _kept(self, names: Iterable[str] | None = None) -> dict[str, memoryview]:
-        """Return the kept entries in MCP's list of tools, or of these, that a model may read as they are."""
-        kept = self.registry.kept_entries(self.registry.unchecked if names is None else names)
-        manifests = ((name, sha256, reads) for name, (_, sha256, reads) in kept.items())
-        settled = self._steps.trust.settled(manifests)
-        return {name: kept[name][0] for name in kept if name in settled}
+    def settled(self, names: Iterable[str]) -> dict[str, KeptEntry]:
+        """Return those of these tools that run here, and that a model may read, as their manifests say.
+
+        Nothing has used them yet, and nothing is read to know that.
+        """
+        return self._steps.trust.settled(self.registry.kept_entries(names))
 
     def untrusted(self) -> int:
         """Return how many tools nobody has trusted yet, so that no model's list has them.
@@ -286,7 +301,7 @@ class ProjectCatalog:
         """
         trust = self._steps.trust
         waiting, unsure = trust.unknown(self.toolset.names, self.registry.facts)
-        found, kept = len(waiting), self._kept(unsure)
+        found, kept = len(waiting), self.settled(unsure)
         for name in [name for name in unsure if name not in kept][:_MOST_COUNTED]:
             with suppress(ToolcribError):
                 found += trust.offered(self.registry.unused(name) or self.get(name)) is None

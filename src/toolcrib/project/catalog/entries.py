@@ -15,6 +15,7 @@ from toolcrib.errors import ManifestError, ToolcribError
 from toolcrib.manifest.kinds import KINDS
 from toolcrib.manifest.touches import Touch, may_touch, touched
 from toolcrib.project.tools.binding import missing_function
+from toolcrib.sandbox.files.paths import Paths
 from toolcrib.spec import Caller, HttpExec, Tool
 from toolcrib.spec import Source as ToolSource
 from toolcrib.spec.moment import written
@@ -91,13 +92,13 @@ class Entries:
         """
         if self._steps is None:
             return None
-        access = self._steps.access
+        access, name = self._steps.access, self._stored.full_name
         access.require_valid(identity)
-        return (
-            (lambda one: access.visible(self._rough(one), caller, identity))
-            if access.hides(identity)
-            else None
-        )
+        if not access.hides(identity):
+            return None
+        if identity is not None and identity.may("read") and not access.hides(None):
+            return lambda one: identity.covers(name(one))
+        return lambda one: access.visible(self._rough(one), caller, identity)
 
     def offered(self, kept: Callable[[], Mapping[str, Any]]) -> Callable[[ListedTool], bool]:
         """Return a function that says if a model may read a tool at all; `kept` returns tools that it may."""
@@ -185,10 +186,8 @@ class Entries:
 
         With `shape` each also has the form for that provider.
         """
-        return [
-            ToolItem(**self._fields(one, used, caller, identity, models=models, brief=True, shape=shape))
-            for one in tools
-        ]
+        about: dict[str, Any] = {"models": models, "brief": True, "shape": shape, "paths": Paths()}
+        return [ToolItem(**self._fields(one, used, caller, identity, **about)) for one in tools]
 
     def answer(
         self,
@@ -233,6 +232,7 @@ class Entries:
         models: bool,
         brief: bool,
         shape: Shape | None = None,
+        paths: Paths | None = None,
     ) -> dict[str, Any]:
         tool, fault = self._or_none(listed)
         if models and tool is not None and self._steps is not None:
@@ -266,7 +266,7 @@ class Entries:
             "unavailable_because": why,
             "touches": [_cut(line, _LINE) for line in touches[:_MOST_LINES]] if brief else touches,
             "asks": None if tool is None else self._asks(tool, caller, identity),
-            "trust": None if tool is None or self._steps is None else self._steps.trust.waits(tool),
+            "trust": None if tool is None or self._steps is None else self._steps.trust.waits(tool, paths),
             "created_at": listed.created,
             "modified_at": listed.modified,
             "call_count": 0 if calls is None else calls.calls,

@@ -19,6 +19,7 @@ from toolcrib.manifest import (
     CheckResult,
     Diagnostic,
     Document,
+    KeptEntry,
     KnownFacts,
     LazyTools,
     ManifestCache,
@@ -309,11 +310,8 @@ class ToolRegistry:
         external = (one for _, broken in self._external_findings.values() for one in broken.get(name, ()))
         return [finding for finding in (*self._found.get(name, ()), *external) if finding.is_error]
 
-    def kept_entries(self, names: Iterable[str]) -> dict[str, tuple[memoryview, str, list[str] | None]]:
-        """Return by name the entries in MCP's list that are kept of those tools that nobody has used yet.
-
-        Each comes with the SHA-256 of its manifest, and with what it reads where that is all that it may.
-        """
+    def kept_entries(self, names: Iterable[str]) -> dict[str, KeptEntry]:
+        """Return by name the entries in MCP's list that are kept of those tools that nobody has used yet."""
         lazy = (name for name in names if isinstance(self.unchecked.get(name), _LazyBoundTool))
         return self._cache.listed({name: self.mark(name) for name in lazy})
 

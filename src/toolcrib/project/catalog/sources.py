@@ -190,8 +190,8 @@ class Sources:
 
     def touched(self, tool: ListedTool) -> Collection[Touch]:
         """Return what a tool may touch, from what is known of its manifest. Raises as `definition`."""
-        facts = self._registry.facts.get(tool.full)
-        known = facts is not None and not tool.fault and facts.touches
+        facts = self._registry.facts
+        known = tool.full in facts and not tool.fault and facts.touches(tool.full)
         return known or touched(self.definition(tool))
 
     def tools(self) -> Mapping[str, Sequence[ListedTool]]:

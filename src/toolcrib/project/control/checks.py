@@ -44,7 +44,8 @@ class AccessControl:
 
     def hides(self, identity: Caller | None) -> bool:
         """Return True if there may be tools that this caller does not see."""
-        return self._has_rules or identity is not None or bool(self.only_for)
+        limited = identity is not None and not (identity.tools is None and identity.may("read"))
+        return self._has_rules or limited or bool(self.only_for)
 
     def require_valid(self, identity: Caller | None) -> None:
         """Raise `InvalidToken` if this caller's token was revoked or has expired."""

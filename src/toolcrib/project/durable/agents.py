@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from toolcrib.builtin.names import NAMES
-from toolcrib.core.bound import Bound
 from toolcrib.errors import DeniedError
 from toolcrib.manifest import Diagnostic, Document, SourceFiles
+from toolcrib.project.catalog.catalog import ProjectCatalog
 from toolcrib.project.durable.calls import ProjectCalls
 from toolcrib.project.durable.trusted_files import TrustedFiles
 from toolcrib.project.integrity.fingerprints import FileUse, as_trusted
@@ -77,10 +77,7 @@ def agent_caller(agent: str) -> str:
 
 
 def agent_tools(
-    calls: ProjectCalls,
-    here: Callable[[str], Bound],
-    builtins: Builtins,
-    offered: Callable[[Tool], Tool | None],
+    calls: ProjectCalls, catalog: ProjectCatalog, offered: Callable[[Tool], Tool | None]
 ) -> AgentTools:
     """Return the tools of the project's agents: each call is checked and submitted as every durable call."""
 
@@ -100,7 +97,10 @@ def agent_tools(
         return calls.draft(call, calls.known.some((name,)))
 
     def switch_on(agent: Agent) -> None:
-        builtins.switch_on(agent.tools, agent_caller(agent.name))
-        builtins.switch_on_reader()
+        catalog.builtins.switch_on(agent.tools, agent_caller(agent.name))
+        catalog.builtins.switch_on_reader()
 
-    return AgentTools(lambda: calls.known, here, prepare, switch_on, offered)
+    def manifests(names: Iterable[str]) -> Mapping[str, str]:
+        return {name: entry.manifest for name, entry in catalog.settled(names).items()}
+
+    return AgentTools(lambda: calls.known, catalog.bound, prepare, switch_on, offered, manifests)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from toolcrib.runs import Offer
     from toolcrib.runs.agents import AgentRuns, AgentTools, Models
     from toolcrib.runs.retention import Pruner
+    from toolcrib.spec import Tool
     from toolcrib.state.outgoing.outbox import ChannelMessages
 
 T = TypeVar("T")
@@ -54,6 +55,7 @@ class DurableParts:
             lambda: (trust.ledger.revision, *program_models),
             # A run goes on with what this user has accepted, or elsewhere.
             lambda: self.advance.providers if trust.given else (),
+            catalog.settled,
         )
         calls = ProjectCalls(
             lambda: store.runs, toolset, catalog.bound, catalog.invoke, served, lambda: self.advance
@@ -131,6 +133,10 @@ class DurableParts:
             workflows.add(workflow)
         return workflows
 
+    def files_as_tools(self) -> dict[str, Tool]:
+        """Return agents and workflows by `agent:NAME` or `workflow:NAME`, as they are trusted."""
+        return {one.name: one for one in (*self.agents.as_tools(), *self.workflows.as_tools())}
+
     def _named(self, kind: type[T]) -> Iterable[T]:
         """Return each object of a kind that the project's Python file has, once."""
         names = {} if self._program is None else self._program.names
@@ -152,7 +158,7 @@ class DurableParts:
         catalog, setup = self.catalog, self._setup
         models = Models(setup.config.providers, setup.secrets, catalog.binder.egress)
         self._steps.secrets.know_names(models.keys)
-        return models, agent_tools(self.calls, catalog.bound, catalog.builtins, self._steps.trust.offered)
+        return models, agent_tools(self.calls, catalog, self._steps.trust.offered)
 
     def submit(
         self,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 
 from toolcrib.core.bound import BoundTool
 from toolcrib.core.toolset import Toolset
 from toolcrib.errors import ToolcribError
+from toolcrib.manifest import KeptEntry
 from toolcrib.runs import Offer
 from toolcrib.spec import Tool
 
@@ -15,6 +16,7 @@ from toolcrib.spec import Tool
 class ServedTools:
     """Returns what is served of a toolset. `most` is how many calls of each tool may run at a time.
 
+    `settled` returns those of some tools that run as their manifests say, which are not read for this.
     `why_not` returns why a tool does not run on this machine; `providers` are those of models whose
     runs are advanced; `trusts` changes whenever either may have.
     """
@@ -26,9 +28,11 @@ class ServedTools:
         why_not: Callable[[Tool], str | None] = lambda _: None,
         trusts: Callable[[], object] = int,
         providers: Callable[[], tuple[str, ...]] = tuple,
+        settled: Callable[[Iterable[str]], Mapping[str, KeptEntry]] = lambda _: {},
     ) -> None:
         self._toolset, self._most = toolset, most
         self._why_not, self._trusts, self._providers = why_not, trusts, providers
+        self._settled = settled
         self._seen: object = None
         self._offer = Offer({})
 
@@ -40,15 +44,21 @@ class ServedTools:
         if seen != self._seen:
             tools: dict[str, int | None] = {}
             refused: dict[str, str] = {}
+            settled = self._settled(names)
             for name in names:
+                if name in settled:
+                    tools[name] = self._smaller(settled[name].concurrent)
+                    continue
                 # A worker asks in a thread, while the event loop may remove tools.
                 with suppress(ToolcribError):
                     bound = self._toolset.bound(name)
-                    own = bound.limits.concurrent_calls
                     # The description of a registered function is made at first use.
                     why = self._why_not(bound.tool) if isinstance(bound, BoundTool) else None
                     if why is not None:
                         refused[name] = why
-                    tools[name] = min((one for one in (own, self._most) if one is not None), default=None)
+                    tools[name] = self._smaller(bound.limits.concurrent_calls)
             self._seen, self._offer = seen, Offer(tools, refused, self._providers())
         return self._offer
+
+    def _smaller(self, own: int | None) -> int | None:
+        return min((one for one in (own, self._most) if one is not None), default=None)

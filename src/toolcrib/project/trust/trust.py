@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Literal, Protocol
 from toolcrib.core.context import Context
 from toolcrib.errors import ApprovalRequired, NotTrusted, ToolcribError
 from toolcrib.guard import POLICY, SETTINGS, Ledger, ToolDigest, Trusted, TrustedTexts
-from toolcrib.manifest import KnownFacts
+from toolcrib.manifest import KeptEntry, KnownFacts
 from toolcrib.manifest.kinds import is_function, is_served
 from toolcrib.manifest.touches import Touch, may_touch
 from toolcrib.project.config.settings import Config
@@ -172,8 +173,11 @@ class ProjectTrust:
         # Each call of what an agent has made may be approved by itself.
         if not self._asks_for(tool) or self.maker(tool) is not None:
             return None
-        source, reasons = self.ledger.known().get((subject_of(tool), tool.bundle)), self.reasons(tool)
-        if not reasons or source in ("", tool.source.sha256) or (source is not None and self.holds(tool)):
+        source = self.ledger.known().get((subject_of(tool), tool.bundle))
+        if source in ("", tool.source.sha256):
+            return None
+        reasons = self.reasons(tool)
+        if not reasons or (source is not None and self.holds(tool)):
             return None
         return f"{self._why('this tool', 'its calls may', tool, reasons)}: toolcrib trust {tool.name}"
 
@@ -200,8 +204,11 @@ class ProjectTrust:
         """Return the agent that made a tool; None if a person made it."""
         return None if tool.source is None else self.ledger.makers().get(tool.name)
 
-    def waits(self, tool: Tool) -> Literal["new", "changed"] | None:
-        """Return `new` or `changed` for a tool that waits until a person trusts it; None for another."""
+    def waits(self, tool: Tool, paths: Paths | None = None) -> Literal["new", "changed"] | None:
+        """Return `new` or `changed` for a tool that waits until a person trusts it; None for another.
+
+        `paths` keeps looks at paths for many of them.
+        """
         if tool.source is None and not is_served(tool):
             return None
         if not self.given:
@@ -211,7 +218,7 @@ class ProjectTrust:
                 return None
             return "new" if self.servers.is_new(tool.name) else "changed"
         try:
-            if not self._needs(tool) or self.holds(tool):
+            if not self._needs(tool) or self._holds(tool, self._fingerprint(tool, paths).digest):
                 return None
         except ToolcribError:  # It refers to something that is missing, as its call reports.
             return None
@@ -291,25 +298,22 @@ class ProjectTrust:
 
         return offers
 
-    def settled(self, manifests: Iterable[tuple[str, str, Sequence[str] | None]]) -> set[str]:
-        """Return the names of the tools of the project that are offered as they are, of many at once.
-
-        With each name comes the digest of its manifest, and what the tool reads, where it may do no more.
-        """
+    def settled(self, kept: Mapping[str, KeptEntry]) -> dict[str, KeptEntry]:
+        """Return those of these tools of the project, by name, that run and are offered as they are."""
         if not self.given:
-            return set()
-        known, makers, found = self.ledger.known(), self.ledger.makers(), set()
+            return {}
+        known, makers = self.ledger.known(), self.ledger.makers()
         # Most tools read the same paths, and a look at one costs more than all else here.
         is_quiet = cache(lambda reads: not self._reasons.of_paths(reads))
-        for name, sha256, reads in manifests:
+
+        def is_settled(name: str, entry: KeptEntry) -> bool:
             trusted = known.get((f"tool:{name}", "project"))
-            if trusted is None:
-                is_offered = reads is not None and name not in makers and is_quiet(tuple(reads))
-            else:
-                is_offered = trusted == sha256
-            if is_offered:
-                found.add(name)
-        return found
+            if trusted is not None:
+                return self.whole or trusted == entry.manifest
+            reads = entry.reads
+            return name not in makers and (self.whole or (reads is not None and is_quiet(tuple(reads))))
+
+        return {name: entry for name, entry in kept.items() if is_settled(name, entry)}
 
     # -- what waits ----------------------------------------------------------------------------------
 
@@ -378,6 +382,15 @@ class ProjectTrust:
                 errors.append(error)
         return sheets, errors
 
+    def waiting(self) -> Iterator[Tool]:
+        """Yield each tool, agent and workflow of the project that does not run before a person trusts it."""
+        paths = Paths()
+        for tool in self.found():
+            with suppress(ToolcribError):  # One that cannot be looked at is in the errors of `sheets`.
+                needs = tool.source is not None and self._needs(tool)
+                if needs and not self._holds(tool, self._fingerprint(tool, paths).digest):
+                    yield tool
+
     # -- decisions -----------------------------------------------------------------------------------
 
     def accept(
@@ -422,7 +435,7 @@ class ProjectTrust:
         Tools that wait already still do, until a person trusts them.
         """
         self._edited = report
-        waiting = [sheet for sheet in self.sheets()[0] if sheet.waits]
+        waiting = [self.sheet(tool) for tool in self.waiting()]
         self._waited = {sheet.subject: sheet.last.digest for sheet in waiting if sheet.last is not None}
 
     def follow(self, tool: Tool) -> bool:

@@ -44,7 +44,8 @@ class AgentTools:
     """The tools of agents: those that are known to the store of the runs, whichever process has them.
 
     `here` returns a tool of this process, or raises `ToolNotFound`; `switch_on` gets an agent to serve.
-    `offered` returns a tool as a model may read it, or None.
+    `offered` returns a tool as a model may read it, or None. `manifests` returns, of some tools, those that
+    are offered as their manifests say, with the SHA-256 of these.
     """
 
     def __init__(
@@ -54,8 +55,9 @@ class AgentTools:
         prepare: PrepareCall,
         switch_on: Callable[[Agent], None] = lambda _: None,
         offered: Callable[[Tool], Tool | None] = lambda tool: tool,
+        manifests: Callable[[Iterable[str]], Mapping[str, str]] = lambda _: {},
     ) -> None:
-        self._known, self._here, self._offered = known, here, offered
+        self._known, self._here, self._offered, self._manifests = known, here, offered, manifests
         self._switch_on = switch_on
         self.prepare = prepare
 
@@ -80,13 +82,14 @@ class AgentTools:
 
     def record(self, names: Iterable[str]) -> None:
         """Record those of these tools that this process has, for the steps of all runs."""
-        found = []
-        for name in names:
+        found, known, names = [], self._known(), list(names)
+        recorded = known.recorded(self._manifests(names))
+        for name in [name for name in names if name not in recorded]:
             with suppress(ToolcribError):
                 bound = self._here(name)
                 if (tool := self._offered(bound.tool)) is not None:
-                    found.append((tool, bound.may_repeat))
-        self._known().record(found)
+                    found.append((tool, bound.may_repeat, tool is bound.tool))
+        known.record(found)
 
     def shaped(self, agent: Agent, api: ModelApi) -> Shaped:
         """Return the agent's tools in a provider's form. One that nobody may read yet is left out.

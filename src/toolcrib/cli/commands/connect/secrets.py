@@ -115,7 +115,7 @@ def _needs(root: str | None) -> list[SecretNeed]:
     from toolcrib.project.reports import secret_needs
 
     project = open_project(root)
-    return secret_needs(project.catalog.every(), project.secrets)
+    return secret_needs(project.catalog.with_secrets(), project.secrets)
 
 
 def _tools(need: Mapping[str, Any]) -> list[str]:

@@ -37,7 +37,7 @@ def ask_for_trust(project: Project, which: Callable[[Tool], bool], then: str) ->
 
     if given_token() is not None or not at_terminal() or not project.trust.given:
         return
-    sheets = [sheet for sheet in project.trust.sheets(whole=False)[0] if sheet.waits and which(sheet.tool)]
+    sheets = [project.trust.sheet(tool) for tool in project.trust.waiting() if which(tool)]
     if not sheets:
         return
     for line in lines_of(sheets):

@@ -319,7 +319,7 @@ def _sheets(servers: Servers | None, names: Collection[str] | None = None) -> di
 
 def _named(project: Project, names: tuple[str, ...]) -> tuple[list[Tool], dict[str, ServerSheet]]:
     """Return the tools, agents and workflows of these names, and the servers. Raises NotFoundError."""
-    files = {one.name: one for one in (*project.agents.as_tools(), *project.workflows.as_tools())}
+    files = project.files_as_tools()
     mounted = {} if project.servers is None else project.servers.mounted
     found: list[Tool] = []
     servers: list[str] = []

@@ -155,9 +155,9 @@ def give_trust(request: RestRequest) -> Answer:
     Settings are trusted on the command line: `toolcrib trust`.
     """
     require_person(request, "give trust", "A person can: toolcrib trust")
-    trust, body = request.services.project.trust, request.body()
-    known = {sheet.tool.name: sheet for sheet in trust.sheets()[0]}
-    sheets = [known.get(name) or trust.sheet(request.services.project.get(name)) for name in body.tools]
+    project, body = request.services.project, request.body()
+    trust, files = project.trust, project.files_as_tools()
+    sheets = [trust.sheet(files.get(name) or project.get(name)) for name in body.tools]
     for sheet, digest in zip(sheets, body.tools.values(), strict=True):
         if sheet.digest.digest != digest:
             raise ConflictError(f"{sheet.tool.name} has changed since it was shown", hint="Look at it again.")

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-from contextlib import suppress
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, convert
-from starlette.concurrency import run_in_threadpool
 
-from toolcrib.errors import DeniedError, ToolcribError, UsageError
+from toolcrib.errors import DeniedError, UsageError
 from toolcrib.project.own_secrets import place_of, set_secret
 from toolcrib.project.reports import secret_needs
 from toolcrib.serve.http import Answer, Routes
@@ -61,16 +58,11 @@ class SecretValue(Body, kw_only=True):
 
 
 @ROUTES.add("GET", "/secrets", "admin", {200: Secrets})
-async def list_secrets(request: RestRequest) -> Answer:
+def list_secrets(request: RestRequest) -> Answer:
     """List every secret that a tool declares, and its state."""
-    services = request.services
-    for name in services.project.bundles.names():
-        with suppress(ToolcribError):
-            services.project.get(name)
-        await asyncio.sleep(0)  # Other requests continue while many tools are made ready.
-    tools = services.project.catalog.every()
-    needs = await run_in_threadpool(secret_needs, tools, services.project.secrets)
-    place = place_of(services.project)
+    project = request.services.project
+    needs = secret_needs(project.catalog.with_secrets(), project.secrets)
+    place = place_of(project)
     own = None if place is None else place.label
     found = [convert({**need.as_dict(), "own": need.status.source == own}, SecretState) for need in needs]
     return Answer(Secrets(ok=not any(need.blocks for need in needs), secrets=found))
