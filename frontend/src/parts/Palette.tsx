@@ -6,6 +6,7 @@ import { api, type ToolItem } from "../api/client";
 import { logOut } from "../api/session";
 import { PAGES } from "../pages";
 import { toolPath } from "../pages/tools/paths";
+import { plain } from "./json";
 import { useModal } from "./modal";
 import { Button } from "./small";
 import { useRead } from "./read";
@@ -13,9 +14,11 @@ import { chooseLanguage, language, t } from "../text";
 import { applyTheme, THEMES } from "./theme";
 
 const FEW = 8;
+/** The latest runs, among which the words are looked for. */
+const RUNS = 50;
 type Action = { id: string; label: string; run: () => void };
 
-/** Ctrl-K: pages and actions that contain the words, and tools as the server's search ranks them.
+/** Ctrl-K: bundles, runs, pages and actions that contain the words, and tools as the server's search ranks them.
  * With `pick` it only chooses a tool. */
 export default function Palette({ close, pick }: { close: () => void; pick?: (tool: ToolItem) => void }) {
   const [words, setWords] = useState("");
@@ -27,6 +30,9 @@ export default function Palette({ close, pick }: { close: () => void; pick?: (to
     () => api.GET("/tools/search", { params: { query: { q: words, pageSize: FEW } } }),
     { enabled: words.trim() !== "", placeholderData: keepPreviousData },
   );
+  const more = { enabled: pick === undefined && words.trim() !== "" };
+  const bundles = useRead(["bundles"], () => api.GET("/tools/bundles", { params: { query: { includeDisabled: true } } }), more);
+  const runs = useRead(["runs", "palette"], () => api.GET("/runs", { params: { query: { pageSize: RUNS } } }), more);
   useEffect(() => {
     // It would choose the list around the field, which can have the focus too.
     dialog.current?.querySelector("input")?.focus();
@@ -49,12 +55,20 @@ export default function Palette({ close, pick }: { close: () => void; pick?: (to
     words.trim() === ""
       ? []
       : (found.data?.tools ?? []).map((tool) => ({ id: tool.name, label: tool.name, run: () => (pick === undefined ? go(toolPath(tool))() : pick(tool)) }));
+  const named = (bundles.data?.bundles ?? []).map(({ id, displayName, slug }) => ({
+    id,
+    label: displayName || slug,
+    run: () => void navigate({ to: "/tools", search: { bundleIDs: id } as never }),
+  }));
+  const begun = (runs.data?.runs ?? []).map(({ id, agent, prompt }) => ({ id, label: plain(`${agent}: ${prompt.slice(0, 80)}`), run: go(`/runs/${id}`) }));
   const matching = (listed: Action[]) => listed.filter(({ label }) => label.toLowerCase().includes(words.trim().toLowerCase()));
 
   const groups = [
     { heading: t("page.tools"), listed: tools },
     ...(pick === undefined
       ? [
+          { heading: t("tools.filter.bundleIDs"), listed: words.trim() === "" ? [] : matching(named).slice(0, FEW) },
+          { heading: t("page.runs"), listed: words.trim() === "" ? [] : matching(begun).slice(0, FEW) },
           { heading: t("palette.pages"), listed: matching(pages) },
           { heading: t("palette.actions"), listed: matching(actions) },
         ]
@@ -68,11 +82,11 @@ export default function Palette({ close, pick }: { close: () => void; pick?: (to
     <dialog ref={dialog} className="palette" aria-label={t("app.search")} onClose={close}>
       <Command shouldFilter={false} label={t("app.search")} value={value} onValueChange={setSelected}>
         <div className="palette-head">
-          <Command.Input value={words} onValueChange={setWords} placeholder={t("palette.hint")} />
+          <Command.Input value={words} onValueChange={setWords} placeholder={t(pick === undefined ? "palette.hint" : "tools.search")} />
           <Button look="quiet" onClick={close}>{t("palette.close")}</Button>
         </div>
         <Command.List>
-          {!found.isFetching && <Command.Empty>{t("palette.none")}</Command.Empty>}
+          {words.trim() !== "" && !found.isFetching && <Command.Empty>{t("palette.none")}</Command.Empty>}
           {groups.map(({ heading, listed }) => (
             <Command.Group key={heading} heading={heading}>
               {listed.map(({ id, label, run }) => (

@@ -10,7 +10,8 @@ import { Notices } from "./notices";
 import { Badge, Button, Icon } from "./small";
 import { applyTheme, currentTheme, THEMES } from "./theme";
 
-const Palette = lazy(() => import("./Palette"));
+const loadPalette = () => import("./Palette");
+const Palette = lazy(loadPalette);
 const SEARCH = "M10.5 4a6.5 6.5 0 1 0 0 13 6.5 6.5 0 0 0 0-13zM15.5 15.5 21 21";
 
 /** The frame of every page: navigation, the palette, and choices of this person. */
@@ -20,7 +21,9 @@ export function Shell() {
   const path = useRouterState({ select: (state) => state.location.pathname });
   const busy = useRouterState({ select: (state) => state.isLoading });
   const waiting = useWaiting();
-  useChanges();
+  const lost = useChanges();
+  // What is typed right after its key is for it already.
+  useEffect(() => void loadPalette(), []);
 
   useEffect(() => {
     const open = (event: KeyboardEvent) => {
@@ -74,6 +77,7 @@ export function Shell() {
         )}
       </nav>
       <main ref={main} id="main" tabIndex={-1} aria-busy={busy}>
+        {lost && <p className="warnings offline" role="status">{`${t("state.offline")}. ${t("state.offline.hint")}`}</p>}
         <Outlet />
       </main>
       <Choices />

@@ -154,7 +154,7 @@ export const de: Messages = {
   "form.down": "Nach unten",
   "form.unset": "Nicht gesetzt",
   "form.unsupported": "Für diesen Teil gibt es kein Formular. Nehmen Sie JSON.",
-  "palette.hint": "Tippen, um Tools und Seiten zu suchen",
+  "palette.hint": "Tools, Bündel, Läufe und Seiten suchen",
   "palette.pages": "Seiten",
   "palette.actions": "Aktionen",
   "palette.none": "Nichts gefunden",

@@ -151,7 +151,7 @@ export const en = {
   "form.down": "Move down",
   "form.unset": "Not set",
   "form.unsupported": "This part has no form. Use JSON.",
-  "palette.hint": "Type to search tools and pages",
+  "palette.hint": "Search tools, bundles, runs and pages",
   "palette.pages": "Pages",
   "palette.actions": "Actions",
   "palette.none": "Nothing found",

@@ -262,6 +262,12 @@ def test_a_run_is_found_and_followed_to_its_calls(opened: Open, server: HttpServ
     nothing_wrong(browser)
     browser.go("/runs?agent=helper&state=failed")
     expect(page.get_by_text("No run matches")).to_be_visible()
+    page.keyboard.press("/")
+    expect(page.get_by_role("dialog").get_by_role("combobox")).to_be_focused()
+    page.keyboard.type("say hi")
+    expect(page.get_by_role("option", name="helper: Say hi").first).to_have_attribute("aria-selected", "true")
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("I said hi")).to_be_visible()
 
 
 def test_the_audit_log_is_filtered_and_saved(opened: Open, server: HttpServerProcess) -> None:
@@ -388,8 +394,11 @@ def test_a_run_is_followed_over_a_lost_connection(
         server.send("GET", f"/runs/{run}/events")  # Until its end.
         (server.root / "flags/go").unlink()
         expect(heading).to_contain_text("waiting")
+        lost = page.get_by_text("The server cannot be reached")
+        expect(lost).to_be_visible()
         page.unroute_all()
         line.is_cut = False
+        expect(lost).to_have_count(0)
         expect(heading).to_contain_text("done")
         expect(page.get_by_text("It came.")).to_have_count(1)
         expect(page.get_by_role("region", name="Timeline").get_by_text("linger")).to_have_count(1)

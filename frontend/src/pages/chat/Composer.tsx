@@ -1,4 +1,4 @@
-import { lazy, Suspense, useEffect, useRef, useState } from "react";
+import { lazy, Suspense, useRef, useState } from "react";
 import { Form } from "../../parts/fields";
 import { announce } from "../../parts/notices";
 import { Badge, Button } from "../../parts/small";
@@ -7,8 +7,7 @@ import { Result } from "../tools/Result";
 import { type Attached, attached, invoked, useAttached, withOutputs } from "./attached";
 import { readObject } from "../../parts/json";
 
-const loadPalette = () => import("../../parts/Palette");
-const Palette = lazy(loadPalette);
+const Palette = lazy(() => import("../../parts/Palette"));
 const TONES = { pending: "", running: "warn", output: "good", failed: "bad" } as const;
 
 /** The message box. `+` adds a tool; `+NAME` as a message runs it without the agent. */
@@ -18,8 +17,6 @@ export function Composer({ busy, send }: { busy: boolean; send: (prompt: string)
   const [working, setWorking] = useState(false);
   const tools = useAttached();
   const box = useRef<HTMLTextAreaElement>(null);
-  // What is typed after `+` is for it already.
-  useEffect(() => void loadPalette(), []);
 
   const submit = async () => {
     const called = await invoked(message.trim());

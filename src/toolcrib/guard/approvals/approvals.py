@@ -353,7 +353,8 @@ def _with(row: Approval, grant: Grant | None, now: float) -> Approval:
 def _done_with(approval: Approval) -> str:
     if approval.decided_by is not None:
         at = written(approval.decided_at)
-        return f"approval {approval.id} was decided by {approval.decided_by} at {at}: {approval.status}"
+        what = "approved, and the call was made" if approval.status == "used" else approval.status
+        return f"approval {approval.id} was decided by {approval.decided_by} at {at}: {what}"
     return f"approval {approval.id} no longer waits: {approval.status}"
 
 

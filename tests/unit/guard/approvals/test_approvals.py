@@ -154,6 +154,8 @@ def test_once_is_once(service: Approvals) -> None:
     assert (done.status, done.decided_by, done.scope, done.note) == ("approved", "ada", "once", "go on")
     assert runs(service) == Permit("ada", "once", asked.id, b'{"n":0}', False)
     assert service.find(asked.id).status == "used"
+    with pytest.raises(ConflictError, match="approved, and the call was made"):
+        service.deny(asked.id, "bob")
     assert waits(service).id != asked.id
 
 
