@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import resource
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
@@ -47,6 +48,19 @@ async def test_a_connection_without_a_whole_head_is_closed() -> None:
             writer.write(sent)
             assert await reader.read() == b""
             writer.close()
+
+
+async def test_a_server_that_nobody_asks_sleeps() -> None:
+    release = asyncio.Event()
+    release.set()
+    async with served(2, release) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(GET + b"\r\n")
+        await reader.readuntil(b"ok")
+        writer.close()
+        before = resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
+        await asyncio.sleep(1.5)
+        assert resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw - before < 8
 
 
 async def test_half_a_head_does_not_end_the_answer_before_it() -> None:

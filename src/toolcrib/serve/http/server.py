@@ -8,8 +8,9 @@ import signal
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http import HTTPStatus
+from types import FrameType
 from typing import Any
 
 from starlette.types import ASGIApp
@@ -170,7 +171,20 @@ async def serve_app(
     import uvicorn
     from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+
     class Server(uvicorn.Server):
+        async def main_loop(self) -> None:
+            """Wait for the end. uvicorn would look for it ten times a second."""
+            while not await self.on_tick(0):  # It also sets the time that answers have in their head.
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(1.0):
+                        await ended.wait()
+
+        def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+            super().handle_exit(sig, frame)
+            loop.call_soon_threadsafe(ended.set)
+
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
             # First, since uvicorn waits for running responses, and streams end only when they see this.
             closing.set()
