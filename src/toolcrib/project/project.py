@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
@@ -16,8 +16,8 @@ from toolcrib.core.toolset import Toolset, run_sync
 from toolcrib.errors import StateUnavailable
 from toolcrib.guard import SETTINGS, EnvironmentSecrets, Ledger, Rule, Trusted
 from toolcrib.manifest import Diagnostic
-from toolcrib.project.catalog.bundles import Bundles, Wish
 from toolcrib.project.catalog.catalog import ProjectCatalog
+from toolcrib.project.catalog.lists import ListParts
 from toolcrib.project.catalog.registry import CatalogChange
 from toolcrib.project.config.settings import Config, is_trusted, load_config
 from toolcrib.project.control.steps import ProjectSteps
@@ -30,15 +30,11 @@ from toolcrib.project.setup import Setup
 from toolcrib.project.tools.binding import Binder
 from toolcrib.project.tools.middleware import named_middleware
 from toolcrib.spec import Call, Caller, CallEvent, CallEvents, Result, SecretSource, Tool
-from toolcrib.spec.calls.caller import OWN_CALLERS
 from toolcrib.state import Vault, require_database
 from toolcrib.state.shared import shared_property
 
 if TYPE_CHECKING:
-    from toolcrib.bundles.answers import Source, ToolItem
-    from toolcrib.bundles.listing import Sort
     from toolcrib.guard.idempotency import RecordedCalls
-    from toolcrib.project.catalog.pages import ToolPage
     from toolcrib.project.control.approvals import ApprovalService, Elicitation
     from toolcrib.project.control.chats import ChatApprovals
     from toolcrib.project.tools.servers import Servers
@@ -55,15 +51,12 @@ def _settings_of(place: Place, data: Path | None = None) -> tuple[Vault, Config,
     return vault, load_config(place.config, place.root).since(ledger), ledger
 
 
-class Project(DurableParts):
+class Project(ListParts, DurableParts):
     """A project's tools behind one call path. Use it as an async context manager, or `aclose` it.
 
     Manifests that do not load are in `diagnostics`, and never hide the others. A manifest is checked in full
     when its tool is first listed or called.
     """
-
-    bundles: Bundles
-    """The catalogue: every tool by its source, with pages, search, counts and switches."""
 
     def __init__(
         self,
@@ -113,6 +106,7 @@ class Project(DurableParts):
         self.offered, self.untrusted = steps.trust.offered, catalog.untrusted
         """Returns a tool as a model may read it, or None; how many tools no model's list has."""
         self.bundles = catalog.bundles
+        """The catalogue: every tool by its source, with pages, search, counts and switches."""
         self.plan, self.asks, self.permissions_of = preview.plan, preview.asks, preview.permissions_of
         self.questions, self.is_approved = preview.questions, preview.is_approved
         steps.plan = self.plan
@@ -224,86 +218,6 @@ class Project(DurableParts):
         self.config = replace(self.config, rules=rules)
         self._steps.access.use(self.config.policy)
         self.toolset.announce()
-
-    # -- lists -------------------------------------------------------------------------------------
-
-    def tools(
-        self, caller: str = "local", identity: Caller | None = None, *, among: Collection[str] | None = None
-    ) -> Sequence[Tool]:
-        """Return every usable tool that this caller may see: by names of manifests, then as registered.
-
-        Tools of bundles come last. `among` are names: then only these.
-        Raises InvalidToken, as `search` and `subscribe` do, if the caller's token is no longer valid.
-        """
-        return self.catalog.tools(caller, identity, among)
-
-    def list_tools(
-        self,
-        *,
-        tags: Sequence[str] = (),
-        kinds: Sequence[str] = (),
-        sources: Sequence[Source] = (),
-        disabled: bool = False,
-        sort: Sort = "name",
-        limit: int = 25,
-        page: str | None = None,
-    ) -> ToolPage[ToolItem]:
-        """Return a page of the catalogue: each tool with its source, switch, trust and calls.
-
-        `tools` is the page and `next` the `page` after it, in the same order whatever has changed meanwhile.
-        `limit` is at most 256. Raises UsageError for a page of another list.
-        """
-        wish = Wish(tags=tags, kinds=kinds, sources=sources, include_disabled=disabled)
-        return self.bundles.tools(wish, sort=sort, limit=limit, page=page)
-
-    def search(
-        self,
-        query: str,
-        *,
-        tags: Sequence[str] = (),
-        kinds: Sequence[str] = (),
-        limit: int = 25,
-        page: str | None = None,
-        facets: bool = False,
-        caller: str = "local",
-        identity: Caller | None = None,
-    ) -> dict[str, Any]:
-        """Return the tools that match some words, the best first: `hits`, `total`, `next`.
-
-        Only tools that this caller may see. `limit` is at most 256; `page` is the `next` of the page before;
-        `facets` adds how many hits have each tag and kind. Raises UsageError for a query without a word, and
-        for a page of another search.
-        """
-        wish = self.wish(caller, identity, tags=tags, kinds=kinds)
-        found = self.bundles.search(query, wish, limit=limit, page=page)
-        from msgspec import to_builtins
-
-        answer = {"hits": to_builtins(found.tools), "total": found.total}
-        if facets:
-            counts = self.bundles.facets(query, wish)
-            answer["facets"] = {"tags": counts.tags, "kinds": counts.kinds}
-        return {**answer, "next": found.next}
-
-    def suggest(
-        self, question: str, *, limit: int = 5, caller: str = "local", identity: Caller | None = None
-    ) -> Sequence[str]:
-        """Return the names of the tools that fit a question best, of those that this caller may see.
-
-        Unlike `search` it counts words of the same meaning too, and it needs no word to match exactly.
-        """
-        return self.bundles.suggest(question, self.wish(caller, identity), limit=limit)
-
-    def described(self, caller: str = "local", identity: Caller | None = None) -> Sequence[tuple[str, str]]:
-        """Return name and description of each of the `tools`, by name."""
-        return self.bundles.described(self.wish(caller, identity))
-
-    @staticmethod
-    def wish(caller: str, identity: Caller | None, **more: Any) -> Wish:
-        """Return the conditions of a list for a caller: no model reads what nobody has trusted."""
-        models = caller not in OWN_CALLERS or identity is not None
-        return Wish(caller=caller, identity=identity, models=models, **more)
-
-    # -- calls -------------------------------------------------------------------------------------
 
     def subscribe(
         self, caller: str = "local", identity: Caller | None = None, *, size: int = 1_000

@@ -113,7 +113,7 @@ class Draft:
         self,
         value: Any,
         declared: Collection[str],
-        origin: KeyPath | None,
+        origin: KeyPath | None = None,
         *,
         also: Iterable[Any] = (),
     ) -> None:
