@@ -35,8 +35,8 @@ PROSE_BY_NAME = frozenset(["unreviewed", "wrong"])
 """Keys of mappings from a name to words of the product."""
 OWN = {"removed", "replaced", "cut", "altered", "added"}
 """Texts that stay under a key of `PROSE`: the reasons of AUDIT_GAP, and the fixture's own."""
-TIMES = frozenset(["created", "duration_ms", "expires", "ms", "seconds"])
-PEOPLE = frozenset(["approver", "by", "decided_by", "owner", "trusted_by"])
+TIMES = frozenset(["created", "durationMs", "expires", "ms", "seconds"])
+PEOPLE = frozenset(["approver", "by", "decidedBy", "owner", "trustedBy"])
 """Keys whose value is often the person at this machine."""
 PAGES = frozenset(["next", "nextCursor"])
 """Keys of the tokens by which a list goes on; they hold times."""

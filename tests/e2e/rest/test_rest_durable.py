@@ -14,7 +14,8 @@ import pytest
 
 from tests.e2e.rest.test_rest_calls import awaiting, client, decide, events_of, make_crib, serving, until
 from tests.e2e.rest.test_rest_invoke import READS
-from toolcrib.spec.identifier import new_id
+from toolcrib.spec.identifier import made_at, new_id
+from toolcrib.spec.moment import written
 
 
 async def test_a_call_answered_with_202_survives_the_server(tmp_path: Path) -> None:
@@ -88,6 +89,11 @@ async def test_other_calls_go_on_while_one_waits_for_the_store(tmp_path: Path, e
             if not ends:
                 async with session.get("/queue") as reply:
                     assert (await reply.json())["running"] == 1
+                async with session.get(f"/tools/calls/{kept.result()}") as reply:
+                    call = await reply.json()
+                made, (attempt,) = made_at(call["id"]), call["history"]["attempts"]
+                assert made is not None
+                assert call["beganAt"] == attempt["beganAt"] == written(made), "not when it was stored"
                 mark.touch()
             await until_status(session, kept.result(), "ok")
 
