@@ -252,6 +252,8 @@ done
     entry = hosts.entry("cursor")
     assert f"{hosts.crib.root}:/project" in entry["args"]
     assert "toolcrib-project:/data" in entry["args"]
+    # Podman refuses this of root.
+    assert ("--userns=keep-id:uid=10001,gid=10001" in entry["args"]) == (os.geteuid() != 0)
     env = {**os.environ, "TOOLCRIB": str(Path(sys.executable).with_name("toolcrib"))}
     parameters = StdioServerParameters(command=entry["command"], args=entry["args"], env=env)
     async with Client(parameters) as client:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import sys
@@ -120,7 +121,8 @@ def _container(image: str, place: Place, http: str | None, volume: str) -> tuple
     root = _PROJECT + place.target.removeprefix(str(folder))
     found = shutil.which("podman") or shutil.which("docker") or "docker"
     # Podman without root: files of the user belong to the image's user, and back.
-    user = ["--userns=keep-id:uid=10001,gid=10001"] if Path(found).name == "podman" else []
+    rootless = Path(found).name == "podman" and os.geteuid() != 0
+    user = ["--userns=keep-id:uid=10001,gid=10001"] if rootless else []
     mounts = ["--volume", f"{folder}:{_PROJECT}", "--volume", f"{volume}:/data"]
     return found, ["run", "--rm", "--interactive", *user, *mounts, image, "serve", "--stdio", "--root", root]
 
