@@ -12,7 +12,6 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from toolcrib import __version__
 from toolcrib.core.bound import Bound, BoundTool
 from toolcrib.errors import ToolNotFound, ToolUnavailable
 from toolcrib.spec import Annotations, Executor, Limits, Output, Tool
@@ -24,6 +23,8 @@ _WRITE = (
     "INSERT INTO known_tools (name, digest, definition) VALUES (?, ?, ?)"
     " ON CONFLICT (name) DO UPDATE SET digest = excluded.digest, definition = excluded.definition"
 )
+_FORM = 1
+"""Another number whenever a manifest leads to another definition."""
 _COPIED = ("name", "description", "kind", "input_schema", "bundle", "version")
 
 
@@ -108,7 +109,7 @@ def _row(tool: Tool, repeatable: bool, is_own: bool) -> tuple[str, str, str]:
 
 def _of_manifest(sha256: str) -> str:
     """Return the digest of a definition that follows from a manifest, so that no start has to make it."""
-    return hashlib.sha256(f"{__version__} {sha256}".encode()).hexdigest()
+    return hashlib.sha256(f"{_FORM} {sha256}".encode()).hexdigest()
 
 
 def _set(values: Mapping[str, Any]) -> dict[str, Any]:
