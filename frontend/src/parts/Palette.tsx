@@ -14,31 +14,32 @@ import { chooseLanguage, language, t } from "../text";
 import { applyTheme, THEMES } from "./theme";
 
 const FEW = 8;
-/** The latest runs, among which the words are looked for. */
-const RUNS = 50;
 type Action = { id: string; label: string; run: () => void };
 
-/** Ctrl-K: bundles, runs, pages and actions that contain the words, and tools as the server's search ranks them.
+/** Ctrl-K: bundles, the latest runs, pages and actions that contain the words, and tools as the server's search ranks them.
  * With `pick` it only chooses a tool. */
 export default function Palette({ close, pick }: { close: () => void; pick?: (tool: ToolItem) => void }) {
   const [words, setWords] = useState("");
   const [selected, setSelected] = useState("");
   const dialog = useModal();
   const navigate = useNavigate();
+  const wanted = words.trim().toLowerCase();
   const found = useRead(
     ["tools", "palette", words],
     () => api.GET("/tools/search", { params: { query: { q: words, pageSize: FEW } } }),
-    { enabled: words.trim() !== "", placeholderData: keepPreviousData },
+    { enabled: wanted !== "", placeholderData: keepPreviousData },
   );
-  const more = { enabled: pick === undefined && words.trim() !== "" };
-  const bundles = useRead(["bundles"], () => api.GET("/tools/bundles", { params: { query: { includeDisabled: true } } }), more);
-  const runs = useRead(["runs", "palette"], () => api.GET("/runs", { params: { query: { pageSize: RUNS } } }), more);
+  const more = { enabled: pick === undefined && wanted !== "" };
+  const query = { includeDisabled: true };
+  const bundles = useRead(["bundles"], () => api.GET("/tools/bundles", { params: { query } }), more);
+  const runs = useRead(["runs", "palette"], () => api.GET("/runs"), more);
   useEffect(() => {
     // It would choose the list around the field, which can have the focus too.
     dialog.current?.querySelector("input")?.focus();
   }, [dialog]);
 
-  const go = (to: string) => () => void navigate({ to });
+  const go = (to: string, search: object = {}) => () => void navigate({ to, search: search as never });
+  const open = (tool: ToolItem) => go(toolPath(tool))();
   const pages: Action[] = PAGES.flatMap(({ path, title, action = title }) =>
     action === undefined ? [] : [{ id: path, label: t(action), run: go(path) }],
   );
@@ -51,24 +52,18 @@ export default function Palette({ close, pick }: { close: () => void; pick?: (to
     { id: "language", label: language === "de" ? "English" : "Deutsch", run: () => chooseLanguage(language === "de" ? "en" : "de") },
     { id: "logout", label: t("app.logout"), run: () => void logOut() },
   ];
-  const tools: Action[] =
-    words.trim() === ""
-      ? []
-      : (found.data?.tools ?? []).map((tool) => ({ id: tool.name, label: tool.name, run: () => (pick === undefined ? go(toolPath(tool))() : pick(tool)) }));
-  const named = (bundles.data?.bundles ?? []).map(({ id, displayName, slug }) => ({
-    id,
-    label: displayName || slug,
-    run: () => void navigate({ to: "/tools", search: { bundleIDs: id } as never }),
-  }));
+  const tools: Action[] = (found.data?.tools ?? []).map((tool) => ({ id: tool.name, label: tool.name, run: () => (pick ?? open)(tool) }));
+  const named: Action[] = (bundles.data?.bundles ?? []).map(({ id, displayName, slug }) => ({ id, label: displayName || slug, run: go("/tools", { bundleIDs: id }) }));
   const begun = (runs.data?.runs ?? []).map(({ id, agent, prompt }) => ({ id, label: plain(`${agent}: ${prompt.slice(0, 80)}`), run: go(`/runs/${id}`) }));
-  const matching = (listed: Action[]) => listed.filter(({ label }) => label.toLowerCase().includes(words.trim().toLowerCase()));
+  const matching = (listed: Action[]) => listed.filter(({ label }) => label.toLowerCase().includes(wanted));
+  const few = (listed: Action[]) => (wanted === "" ? [] : listed.slice(0, FEW));
 
   const groups = [
-    { heading: t("page.tools"), listed: tools },
+    { heading: t("page.tools"), listed: few(tools) },
     ...(pick === undefined
       ? [
-          { heading: t("tools.filter.bundleIDs"), listed: words.trim() === "" ? [] : matching(named).slice(0, FEW) },
-          { heading: t("page.runs"), listed: words.trim() === "" ? [] : matching(begun).slice(0, FEW) },
+          { heading: t("tools.filter.bundleIDs"), listed: few(matching(named)) },
+          { heading: t("page.runs"), listed: few(matching(begun)) },
           { heading: t("palette.pages"), listed: matching(pages) },
           { heading: t("palette.actions"), listed: matching(actions) },
         ]
@@ -86,7 +81,7 @@ export default function Palette({ close, pick }: { close: () => void; pick?: (to
           <Button look="quiet" onClick={close}>{t("palette.close")}</Button>
         </div>
         <Command.List>
-          {words.trim() !== "" && !found.isFetching && <Command.Empty>{t("palette.none")}</Command.Empty>}
+          {wanted !== "" && !found.isFetching && <Command.Empty>{t("palette.none")}</Command.Empty>}
           {groups.map(({ heading, listed }) => (
             <Command.Group key={heading} heading={heading}>
               {listed.map(({ id, label, run }) => (

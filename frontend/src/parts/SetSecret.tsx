@@ -2,7 +2,7 @@ import { type ReactNode, useState } from "react";
 import { api, data } from "../api/client";
 import { t } from "../text";
 import { useAction } from "./action";
-import { Form } from "./fields";
+import { Form, Line } from "./fields";
 import { announce } from "./notices";
 import { Button } from "./small";
 
@@ -17,14 +17,7 @@ export function SetSecret({ name, children }: { name: string; children?: ReactNo
   });
   return (
     <Form className="line entry-form" submit={() => set.mutate()}>
-      <input
-        type="password"
-        autoComplete="off"
-        aria-label={t("secrets.value", { name })}
-        placeholder={t("secrets.value", { name })}
-        value={value}
-        onChange={(event) => setValue(event.target.value)}
-      />
+      <Line label={t("secrets.value", { name })} type="password" autoComplete="off" value={value} change={setValue} />
       <Button type="submit" disabled={set.isPending || value === ""}>{t("secrets.set")}</Button>
       {children}
     </Form>

@@ -77,9 +77,9 @@ function Build({ base, start, notes }: { base?: Tool; start: string; notes: read
   };
   /** Ask about another kind of tool; what is common to all stays. */
   const choose = (next: Kind) => {
-    const { name, description, arguments: args } = recipes[kind];
+    const { name, description, arguments: taken } = recipes[kind];
     setKind(next);
-    if (recipes !== STARTS) setRecipes({ ...recipes, [next]: { ...recipes[next], name, description, arguments: args } });
+    if (recipes !== STARTS) setRecipes({ ...recipes, [next]: { ...recipes[next], name, description, arguments: taken } });
   };
   const saved = useRef(false);
   useBlocker({

@@ -1,5 +1,5 @@
 import { useQueryClient } from "@tanstack/react-query";
-import { lazy, Suspense, useEffect, useRef, useState } from "react";
+import { lazy, Suspense, useState } from "react";
 import { ApiError, type Tool } from "../../api/client";
 import { copy, Form, Tabs } from "../../parts/fields";
 import { writeExact } from "../../parts/exact";
@@ -37,34 +37,26 @@ export function Tester({ schema, start, call, tool, watch }: Props) {
   const [state, setState] = useState<State>({ kind: "idle" });
   const [events, setEvents] = useState<CallEvent[]>([]);
   const queries = useQueryClient();
-  const alive = useRef(true);
-  useEffect(() => {
-    alive.current = true;
-    return () => {
-      alive.current = false;
-    };
-  }, []);
 
   const read = readObject(text);
   const valid = "value" in read;
   const running = state.kind === "running";
+  const problem = errorIn(state);
+  const missing = problem?.code === "secret_missing" ? (problem.details?.missing as string[]) : [];
 
   const makeCall = async (begin: () => Promise<Response | null>) => {
     setEvents([]);
     setState({ kind: "running", call: "" });
     try {
       const answer = await begin();
-      if (answer === null) {
-        if (alive.current) setState({ kind: "idle" });
-        return;
-      }
+      if (answer === null) return setState({ kind: "idle" });
       const ended = await follow(answer, {
-        onCall: (id) => alive.current && setState({ kind: "running", call: id }),
-        onEvent: (event) => alive.current && setEvents((known) => [...known, event]),
+        onCall: (id) => setState({ kind: "running", call: id }),
+        onEvent: (event) => setEvents((known) => [...known, event]),
       });
-      if (alive.current) setState({ kind: "ended", ended });
+      setState({ kind: "ended", ended });
     } catch (error) {
-      if (alive.current) setState({ kind: "refused", error });
+      setState({ kind: "refused", error });
     }
     void queries.invalidateQueries({ queryKey: ["audit"] });
     void queries.invalidateQueries({ queryKey: ["usage"] });
@@ -82,7 +74,7 @@ export function Tester({ schema, start, call, tool, watch }: Props) {
             <SchemaForm
               schema={schema}
               value={read.value}
-              refused={errorIn(state)?.violations ?? []}
+              refused={problem?.violations ?? []}
               onChange={(value) => setText(writeExact(value, 2))}
             />
           </Suspense>
@@ -115,7 +107,7 @@ export function Tester({ schema, start, call, tool, watch }: Props) {
           <Watched watched={state.ended.result.watched} label={watch.label} take={watch.take} />
         )}
         {state.kind === "refused" && <Failure error={state.error} />}
-        {missingOf(state).map((name) => (
+        {missing.map((name) => (
           <SetSecret key={name} name={name} />
         ))}
       </div>
@@ -126,12 +118,6 @@ export function Tester({ schema, start, call, tool, watch }: Props) {
 function errorIn(state: State): Pick<ApiError, "code" | "violations" | "details"> | undefined {
   if (state.kind === "ended") return state.ended.result.error;
   return state.kind === "refused" && state.error instanceof ApiError ? state.error : undefined;
-}
-
-/** Return the names of the secrets for which the last call lacked a value. */
-function missingOf(state: State): string[] {
-  const error = errorIn(state);
-  return error?.code === "secret_missing" ? (error.details?.missing as string[]) : [];
 }
 
 function JsonField({ text, onChange }: { text: string; onChange: (text: string) => void }) {
