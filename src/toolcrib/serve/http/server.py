@@ -160,6 +160,19 @@ class _JoinedWrites:
         return getattr(self._transport, name)
 
 
+def _protocol(head_seconds: float) -> type[asyncio.Protocol]:
+    """Return uvicorn's protocol with limits on heads."""
+    from uvicorn.protocols.http.auto import AutoHTTPProtocol
+
+    class Protocol(HeadLimits, AutoHTTPProtocol):  # type: ignore[misc, valid-type]
+        head_s = head_seconds
+
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            super().connection_made(_JoinedWrites(transport))
+
+    return Protocol
+
+
 async def serve_app(
     app: ASGIApp, listening: socket.socket, closing: asyncio.Event, head_seconds: float = HEAD_S
 ) -> None:
@@ -169,7 +182,6 @@ async def serve_app(
     that a client has to send the head of a request.
     """
     import uvicorn
-    from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
 
@@ -204,15 +216,9 @@ async def serve_app(
                 for number, handler in before:
                     signal.signal(number, handler)
 
-    class Protocol(HeadLimits, AutoHTTPProtocol):  # type: ignore[misc, valid-type]
-        head_s = head_seconds
-
-        def connection_made(self, transport: asyncio.BaseTransport) -> None:
-            super().connection_made(_JoinedWrites(transport))
-
     config = uvicorn.Config(
         app,
-        http=Protocol,
+        http=_protocol(head_seconds),
         lifespan="off",
         log_config=None,
         access_log=False,
