@@ -220,7 +220,7 @@ class McpCatalog:
         )  # fmt: skip
 
     async def _create_agent(self, ctx: Context, name: str, definition: dict[str, Any]) -> dict[str, Any]:
-        from toolcrib.project.authoring.creation import create_agent
+        from toolcrib.project.authoring.agent_creation import create_agent
 
         creator = ctx.caller.removeprefix("mcp:")
         made = await run_in_thread(lambda: create_agent(self._project, name, definition, creator))

@@ -19,8 +19,8 @@ from toolcrib.errors import (
     RateLimited,
     ToolcribError,
 )
+from toolcrib.project.authoring.agent_creation import create_agent
 from toolcrib.project.authoring.agent_import import import_agent, importable
-from toolcrib.project.authoring.creation import create_agent
 from toolcrib.runs.agents import Agent
 
 HELPER: dict[str, Any] = {

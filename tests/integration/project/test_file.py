@@ -11,7 +11,8 @@ import pytest
 from tests.crib import Crib, accept, failed
 from toolcrib import Agent, Project
 from toolcrib.errors import NotFoundError, UsageError
-from toolcrib.project.authoring.creation import create_agent, create_tool
+from toolcrib.project.authoring.agent_creation import create_agent
+from toolcrib.project.authoring.creation import create_tool
 from toolcrib.project.root import find
 
 APP = """
