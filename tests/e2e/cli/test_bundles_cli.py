@@ -255,7 +255,7 @@ def test_a_tool_from_its_creation_to_its_end(bundles: Bundles) -> None:
     assert bundles.ok(*TOOL, "get", "forecast")["version"] == "v1"  # the only enabled one
     assert bundles.ok(*TOOL, "enable", "weather/forecast@v2")["isEnabled"] is True
     bundles.refused(7, "bundle_not_empty", "bundle", "delete", "weather")
-    bundles.refused(2, "usage", *TOOL, "delete", "forecast@v2")  # nobody can be asked
+    bundles.refused(5, "denied", *TOOL, "delete", "forecast@v2")  # nobody can be asked
     for answer in ("", "n"):
         assert "not deleted" in bundles.asked(answer, *TOOL, "delete", "forecast@v2")
     assert bundles.ok(*TOOL, "delete", "forecast@v2", "--yes")["deleted"] == second

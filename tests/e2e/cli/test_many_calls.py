@@ -44,7 +44,7 @@ def test_calls_are_submitted_from_a_file_and_cancelled_by_a_filter(shop: Crib) -
     assert "There are no such calls." in asked("list", "--until", "1h").err
 
     alone = asked("cancel", "--tool", "say")
-    assert (alone.code, "Add --yes" in alone.err) == (2, True), alone
+    assert (alone.code, "Add --yes" in alone.err) == (5, True), alone
     assert asked("cancel", ids[0], "--tool", "say").code == 2
     done = json.loads(asked("cancel", "--tool", "say", "--yes", "--json").out)
     assert (sorted(done["done"]), done["refused"]) == (sorted([*ids, *more]), {})
