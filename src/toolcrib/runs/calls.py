@@ -15,10 +15,10 @@ from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple, TypedDict, Unpack
 
 from toolcrib.core.decision import AttemptDecision, Cancel, Discard, RetryAfter, SnoozeFor
-from toolcrib.errors import ApprovalRequired, ConflictError, IdempotencyConflict, InvalidInput, ToolFailed
+from toolcrib.errors import ApprovalRequired, ConflictError, IdempotencyConflict, InvalidInput
 from toolcrib.runs.dispatch import Delivery, Dispatcher, EmbeddedDispatcher, entry_of, within_delay
 from toolcrib.runs.filters import Change, Filters, batches, changeable, conditions
-from toolcrib.runs.history import ENDED, CallState, DurableCall, StoredCalls, states_of
+from toolcrib.runs.history import ENDED, CallState, DurableCall, StoredCalls, states_of, worker_died
 from toolcrib.runs.leases import IS_LOST, lost_rows
 from toolcrib.runs.questions import Waits, add_answers, add_questions, open_questions
 from toolcrib.spec.identifier import made_at, new_id
@@ -472,7 +472,7 @@ class DurableCalls(StoredCalls):
         state: CallState = "ready"
         if begun and not (repeatable and rescues < _MAX_RESCUES):
             state = "failed" if repeatable else "unknown"
-        ending = (None, None) if state == "ready" else (_worker_died(state, rescues, reason), now)
+        ending = (None, None) if state == "ready" else (worker_died(state, rescues, reason), now)
         if not tx.run(_RESCUE, state, int(begun), now, *ending, id, epoch):
             return False
         self._close(tx, id, epoch, now, ("lost", reason or state) if begun else ("handed_back", reason))
@@ -594,11 +594,3 @@ def _known(tx: Transaction, row: Mapping[str, Any]) -> str:
             hint="Use a new key for each call, and the same key only to repeat exactly the same call.",
         )
     return str(known[0])
-
-
-def _worker_died(state: CallState, rescues: int, reason: str) -> str:
-    """Return the error of a call whose worker has died, as JSON."""
-    why, failed = reason or "its worker has died, or was silent for too long", state == "failed"
-    what = f"this call was lost {rescues + 1} times" if failed else "the outcome of this call is unknown"
-    hint = None if failed else "Check what it did; then retry it, or leave it."
-    return json.dumps(ToolFailed(f"{what}: {why}", hint=hint, details={"outcome": "unknown"}).as_dict())

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any, Literal, Unpack, cast
 
-from toolcrib.errors import Cancelled, NotFoundError, ToolcribError, UsageError
+from toolcrib.errors import Cancelled, NotFoundError, ToolcribError, ToolFailed, UsageError
 from toolcrib.runs.filters import Conditions, Filters, conditions, count
 from toolcrib.spec import Result
 from toolcrib.spec.moment import written
@@ -255,3 +255,11 @@ def states_of(database: Database, table: str, ids: Sequence[str]) -> list[tuple[
         query = f"SELECT id, state FROM {table} WHERE id IN ({', '.join('?' * len(some))})"
         found += [(id, state) for id, state in database.rows(query, *some)]
     return found
+
+
+def worker_died(state: CallState, rescues: int, reason: str) -> str:
+    """Return the error of a call whose worker has died, as JSON."""
+    why, failed = reason or "its worker has died, or was silent for too long", state == "failed"
+    what = f"this call was lost {rescues + 1} times" if failed else "the outcome of this call is unknown"
+    hint = None if failed else "Check what it did; then retry it, or leave it."
+    return json.dumps(ToolFailed(f"{what}: {why}", hint=hint, details={"outcome": "unknown"}).as_dict())
