@@ -190,7 +190,7 @@ class CompositeExecutor:
             elif step.on_error == "fail" and state.failure is None:
                 state.failure = step, error
         report["status"] = seen["status"]
-        report["duration_ms"] = round((perf_counter() - started) * 1000, 3)
+        report["durationMs"] = round((perf_counter() - started) * 1000, 3)
         state.report[step.id] = report
         state.seen[step.id] = seen
 
