@@ -263,9 +263,9 @@ class Project(ListParts, DurableParts):
         """The calls that wait for approval, for a person to decide on."""
         from toolcrib.project.control.approvals import ApprovalService
 
-        store, complete = self._steps.store, self._program is not None or not self.place.file
+        store = self._steps.store
         parts = store.approvals, self.get, self.trust, self.audit, self.redact, self.config
-        return ApprovalService(*parts, store.wake_decided, complete=complete)
+        return ApprovalService(*parts, store.wake_decided)
 
     @shared_property
     def chat_approvals(self) -> ChatApprovals:

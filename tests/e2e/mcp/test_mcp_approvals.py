@@ -326,7 +326,7 @@ async def test_a_no_says_for_how_long_it_holds(crib: Crib, mode: Mode, again: bo
     assert len(user.asked) == 1
     assert "that counts for 10 minutes" in user.asked[0]
     assert told["details"]["until"] in told["hint"]
-    until, at = (datetime.fromisoformat(told["details"][name]) for name in ("until", "decided_at"))
+    until, at = (datetime.fromisoformat(told["details"][name]) for name in ("until", "decidedAt"))
     assert (until - at > timedelta(days=6)) is again
     assert (until - at == timedelta(minutes=10)) is not again
 

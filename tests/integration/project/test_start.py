@@ -167,8 +167,10 @@ def test_a_search_asks_about_each_tool_only_for_a_token_that_sees_some(crib: Cri
     crib.shell("seek")
     bundles = crib.open().bundles
     every, some, none = (
-        Wish(identity=Caller("ann", frozenset(scopes), tools))
-        for scopes, tools in (({"read"}, None), ({"read"}, ("look*",)), ((), None))
+        Caller("ann", frozenset(("read",))),
+        Caller("ann", frozenset(("read",)), ("look*",)),
+        Caller("ann", frozenset()),
     )
-    assert bundles.sees(every) is None
-    assert [bundles.names(wish) for wish in (every, some, none)] == [["look", "seek"], ["look"], []]
+    assert bundles.sees(Wish(identity=every)) is None
+    names = [bundles.names(Wish(identity=caller)) for caller in (every, some, none)]
+    assert names == [["look", "seek"], ["look"], []]

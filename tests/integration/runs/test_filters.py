@@ -105,7 +105,7 @@ def test_many_calls_of_a_tool_of_another_process_look_it_up_once(project: Projec
         """Add."""
         return a
 
-    project.calls.known.record([(other.bound("add").tool, True)])
+    project.calls.known.record([(other.bound("add").tool, True, False)])
     asked = list[str]()
     sys.setprofile(lambda _, event, what: asked.append(what.__name__) if event == "c_call" else None)
     try:

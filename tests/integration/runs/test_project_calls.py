@@ -137,9 +137,9 @@ async def test_a_call_that_needs_approval_waits_without_a_worker_and_goes_on(cri
         await until(lambda: project.calls.find(call_id).state == "waiting")
         approval = project.calls.find(call_id).approval
         assert approval is not None
-    other = crib.open()  # Another process decides while nobody serves.
-    other.toolset.register("pay", pay, approval="it is dear", retry=retry)
+    other = crib.open()  # Another process decides while nobody serves, without the function.
     other.approval_service.approve(approval, "ann")
+    other.toolset.register("pay", pay, approval="it is dear", retry=retry)
     assert (
         other.calls.find(call_id).state == "ready"
     )  # Whoever decides lets it go on, and no look of a worker.
@@ -153,6 +153,13 @@ async def test_a_call_that_needs_approval_waits_without_a_worker_and_goes_on(cri
         await until(lambda: other.calls.find(again).state == "waiting")
         other.approval_service.deny(str(other.calls.find(again).approval), "ann")
         assert (await other.calls.wait(again, 100)).state == "failed"
+        last, same = (other.submit("pay", {"amount": 6}) for _ in range(2))
+        await until(lambda: {other.calls.find(id).state for id in (last, same)} == {"waiting"})
+        approval = str(other.calls.find(last).approval)
+        other.calls.stored.cancel(last)  # Nobody is asked about a call that will not run.
+        assert other.approval_service.show(approval).approval.status == "pending"  # The other one still asks.
+        other.calls.stored.cancel(same)
+        assert other.approval_service.show(approval).approval.status == "void"
     assert runs == [5, 5]
     kinds = [change.kind for change in other.calls.stored.changes(call_id)]
     assert kinds == ["submitted", "claimed", "waits", "decided", "claimed", "retry", "claimed", "done"]

@@ -23,7 +23,7 @@ arguments. `rule`: every call for which the same rule asks."""
 
 ApprovalStatus = Literal["pending", "approved", "denied", "used", "expired", "void"]
 STATUSES: tuple[ApprovalStatus, ...] = get_args(ApprovalStatus)
-"""`used`: its one call was made. `void`: the tool has changed since, or the approval was revoked."""
+"""`used`: its one call was made. `void`: its tool has changed, its call was cancelled, or it was revoked."""
 
 _MAX_ARGUMENTS = 1_048_576
 _MAX_NAME = 500

@@ -65,8 +65,7 @@ class ApprovalService:
 
     `find` returns a tool by name (or raises NotFoundError, ManifestError), `mask` masks secrets in a JSON
     value. The settings say through which channels a person may approve; every channel may deny. `wake` lets
-    the stored calls go on that wait for what was decided. `complete` is False where the code of a Python file
-    has not run: then its next call compares what was approved.
+    the stored calls go on that wait for what was decided.
     """
 
     def __init__(
@@ -78,11 +77,9 @@ class ApprovalService:
         mask: Callable[[Any], Any],
         config: Config,
         wake: Callable[[], object] = lambda: None,
-        *,
-        complete: bool = True,
     ) -> None:
         self.approvals, self._wake = approvals, wake
-        self._find, self._trust, self._complete = find, trust, complete
+        self._find, self._trust = find, trust
         self._audit, self._mask, self._config = audit, mask, config
 
     def list(
@@ -324,9 +321,15 @@ class ApprovalService:
 
     def _is_same(self, approval: Approval, tool: Tool | None) -> bool:
         """Return True if the tool is still the one that was to be called."""
-        if tool is None:
-            return not self._complete
-        return self._trust.digest_of(tool) == approval.tool_digest
+        if tool is not None:
+            return self._trust.digest_of(tool) == approval.tool_digest
+        try:
+            self._find(approval.tool)
+        except NotFoundError:
+            return True  # A function of another process's program: its next call compares what was approved.
+        except ToolcribError:
+            pass
+        return False
 
     def _sheet(self, approval: Approval, tool: Tool | None) -> ApprovalSheet:
         document = approval.as_dict()

@@ -381,7 +381,11 @@ class ApprovalStep:
             error.message = f"{approval.tool} waits for trust: {approval.reason}"
         if approval.status in ("expired", "void"):
             late = approval.status == "expired"
-            why = "nobody decided in time" if late else "the tool has changed meanwhile"
+            why = (
+                "nobody decided in time"
+                if late
+                else "its tool has changed, or the call that asked was cancelled"
+            )
             error.message = f"{approval.tool} was not approved: {why}"
             error.hint = "Make the call again to ask again."
         return error

@@ -22,6 +22,12 @@ _CANCEL = (
     "UPDATE calls SET state = 'cancelled', epoch = epoch + 1, ended_at = ?, lease_ends_at = NULL"
     " WHERE id = ? AND state IN ('ready', 'running', 'waiting')"
 )
+# An identical call may wait for the same answer, also one that is not stored and asked first.
+_UNASKED = (
+    "UPDATE approvals SET status = 'void' WHERE status = 'pending'"
+    " AND id = (SELECT approval FROM calls WHERE id = ?) AND call_id IN (SELECT id FROM calls)"
+    " AND NOT EXISTS (SELECT 1 FROM calls WHERE approval = approvals.id AND state = 'waiting')"
+)
 _REPEAT = (
     "UPDATE calls SET state = 'ready', ready_at = ?, ended_at = NULL, error = NULL, attempts = 0,"
     " rescues = 0, worker = NULL WHERE id = ? AND state IN ('failed', 'discarded', 'cancelled', 'unknown')"
@@ -123,6 +129,7 @@ class SubmittedCalls(CallChanges):
         for id in cancelled:
             if not tx.run(f"{CLOSE} AND ended_at IS NULL", now, "cancelled", "", id):
                 tx.later(NOTE, now, "cancelled", id)
+            tx.later(_UNASKED, id)
             self._report_end(tx, id, "cancelled")
         tx.after_commit.append(self._ends.notify)
 
