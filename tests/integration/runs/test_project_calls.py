@@ -154,7 +154,7 @@ async def test_a_call_that_needs_approval_waits_without_a_worker_and_goes_on(cri
         other.approval_service.deny(str(other.calls.find(again).approval), "ann")
         assert (await other.calls.wait(again, 100)).state == "failed"
         last, same = (other.submit("pay", {"amount": 6}) for _ in range(2))
-        await until(lambda: {other.calls.find(id).state for id in (last, same)} == {"waiting"})
+        await until(lambda: {other.calls.find(one).state for one in (last, same)} == {"waiting"})
         approval = str(other.calls.find(last).approval)
         other.calls.stored.cancel(last)  # Nobody is asked about a call that will not run.
         assert other.approval_service.show(approval).approval.status == "pending"  # The other one still asks.

@@ -381,11 +381,7 @@ class ApprovalStep:
             error.message = f"{approval.tool} waits for trust: {approval.reason}"
         if approval.status in ("expired", "void"):
             late = approval.status == "expired"
-            why = (
-                "nobody decided in time"
-                if late
-                else "its tool has changed, or the call that asked was cancelled"
-            )
+            why = "nobody decided in time" if late else "its tool has changed, or it was cancelled"
             error.message = f"{approval.tool} was not approved: {why}"
             error.hint = "Make the call again to ask again."
         return error
