@@ -226,6 +226,7 @@ def test_trust_and_the_machine_are_shown(server: HttpServerProcess) -> None:
     assert {one["name"]: one["waits"] for one in found["tools"]} == dict.fromkeys(
         ("look", "asks", "shop"), False
     )
+    assert server.send("GET", "/trust?waits=true").json["tools"] == []
     machine = server.send("GET", "/doctor").json
     assert machine["level"] in ("full+cgroup", "full", "landlock", "none")
     assert machine["mechanisms"]
@@ -377,9 +378,7 @@ def test_calls_are_counted_and_tools_too(server: HttpServerProcess) -> None:
 
 def test_a_person_trusts_a_tool_as_it_was_shown(server: HttpServerProcess, session: dict[str, str]) -> None:
     def waits() -> dict[str, str]:
-        return {
-            one["name"]: one["digest"] for one in server.send("GET", "/trust").json["tools"] if one["waits"]
-        }
+        return {one["name"]: one["digest"] for one in server.send("GET", "/trust?waits=true").json["tools"]}
 
     def trust(**tools: str) -> Reply:
         return server.send("POST", "/trust", {"tools": tools}, session, token=None)

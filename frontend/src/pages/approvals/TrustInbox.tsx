@@ -13,13 +13,13 @@ type Waiting = Schemas["ToolTrust"];
 
 /** Settings and tools that wait for trust, with what they may do and what has changed. */
 export function TrustInbox() {
-  const trust = useRead(["trust"], () => api.GET("/trust"));
+  const trust = useRead(["trust"], () => api.GET("/trust", { params: { query: { waits: true } } }));
   return (
     <section className="stack" aria-labelledby="trust">
       <h2 id="trust">{t("trust.title")}</h2>
       <Shown query={trust}>
         {({ waiting, tools }) => {
-          const groups = groupsBy(tools.filter(({ waits }) => waits), ({ reasons }) => reasons);
+          const groups = groupsBy(tools, ({ reasons }) => reasons);
           if (waiting.length + groups.length === 0) return <p className="muted">{t("trust.none")}</p>;
           return (
             <>
