@@ -483,4 +483,4 @@ def test_agents_and_workflows_of_a_file_run(office: Shop) -> None:
 def test_what_is_wrong_with_a_workflow_is_said_with_its_place(office: Shop) -> None:
     office.file.write_text(OFFICE.replace('"id": "look", "tool"', '"id": "look", "tol"'))
     wrong = office("--root", "app.py", "workflows", "list")
-    assert (wrong.code, "round.yml" in wrong.err, "tol" in wrong.err) == (4, True, True), wrong.err
+    assert (wrong.code, "app.py:" in wrong.err, "tol" in wrong.err) == (4, True, True), wrong.err

@@ -133,7 +133,7 @@ async def test_a_login_on_a_device_stores_a_token_for_the_tool(crib: Crib) -> No
         before = await asyncio.to_thread(cli, crib, "run", "api")
         assert "nobody has logged in" in before.err
         done = await asyncio.to_thread(cli, crib, "secrets", "login", "api", "--json")
-        assert done.document == {"tool": "api", "logged_in": True}
+        assert done.document == {"tool": "api", "loggedIn": True}
         assert "Open https://example.com/activate and enter the code WDJB-MJHT." in done.err
         after = await asyncio.to_thread(cli, crib, "run", "api")
         assert after.code == 0, after.err

@@ -254,7 +254,7 @@ def test_what_is_not_there_is_told(crib: Crib) -> None:
     assert toolcrib(crib, "servers", "login", "raw").returncode == 2
     assert "You are not logged in" in toolcrib(crib, "servers", "logout", "raw").stderr
     found = json.loads(toolcrib(crib, "servers", "logout", "raw", "--json").stdout)
-    assert found == {"server": "raw", "logged_out": False}
+    assert found == {"server": "raw", "loggedOut": False}
     (crib.root / ".mcp.json").write_text('{"mcpServers": {"other": {"command": "sh"}}}')
     assert (
         "\n.mcp.json: these MCP servers are started or called: other"

@@ -33,7 +33,7 @@ SOURCE = Path(toolcrib.__file__).parent
 NAMES = {kind.name for kind in KINDS.builtin}
 OWN_WORDS = {
     # Kinds of other things, some of which have the name of a kind of tools.
-    "builtin/web/local_index.py": "entries of a folder",
+    "builtin/web/web_search.py": "entries of a folder",
     "guard/trust/digest.py": "files of code",
     "project/config/secrets.py": "sources of secrets",
     "sandbox/host/handle.py": "launchers",

@@ -368,7 +368,7 @@ def test_only_what_needs_no_waiting_is_read_at_once(base: Path) -> None:
     with Roots(Root(str(inside), hidden=("sub/inner",))) as roots:
         for path in ("in", "alias", "sub/inner"):
             with pytest.raises(PermissionDenied):
-                roots.read_at_once(path, 100, here)
+                any(roots.read_at_once(path, 100, here) for _ in range(100))  # As above.
     with Roots(Root("/")) as roots:  # Another mount may be one that does not answer.
         assert roots.read_at_once("/proc/self/status", 100, os.stat("/").st_dev) is None
 

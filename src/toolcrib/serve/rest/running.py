@@ -35,6 +35,7 @@ from toolcrib.runs.serving import whole
 from toolcrib.schema import to_json_text
 from toolcrib.serve.auth import Client
 from toolcrib.spec import Call, CallEvent, Result
+from toolcrib.spec.identifier import made_at
 
 _log = logging.getLogger("toolcrib.serve.rest")
 
@@ -231,7 +232,7 @@ class ServerCalls:
                 hint="Call again later.",
                 details={"retryAfterS": 1},
             )
-        call = OpenCall(ctx, client, self._clock(), path=path)
+        call = OpenCall(ctx, client, _begun(ctx), path=path)
         ctx.on_event, ctx.on_run, ctx.plain_ends = call.add, call.wake, True
         ctx.may_be_stored = path is None
         self._running[call.id] = call
@@ -241,7 +242,7 @@ class ServerCalls:
 
     async def submit(self, ctx: Context, client: Client) -> OpenCall:
         """Make a call that continues whatever happens to this server. Raises as `start` and `submit` do."""
-        call = OpenCall(ctx, client, self._clock())
+        call = OpenCall(ctx, client, _begun(ctx))
         stored = await self._store(call)
         # By its idempotency key it may be a call that this server follows already.
         if (followed := self._running.get(stored)) is not None:
@@ -558,3 +559,8 @@ def _matches(call: OpenCall, filters: Filters) -> bool:
 
 def _may_see(client: Client, call: OpenCall) -> bool:
     return client.seen_by in (None, call.client.caller)
+
+
+def _begun(ctx: Context) -> float:
+    """Return the time at which a call was made; it is that of its id, also once it is stored."""
+    return made_at(ctx.identify()) or time.time()

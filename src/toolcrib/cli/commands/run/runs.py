@@ -312,7 +312,9 @@ def ready_tools(project: Project, run_id: str | None) -> set[str] | None:
 def _tools(project: Project, tree: Iterable[Run], state: str) -> set[str]:
     """Return the tools of these runs that have calls in this state."""
     steps = [step for one in tree for step in project.runs.timeline(one.id)["iterations"]]
-    return {one["name"] for step in steps for one in step["calls"] if "call" in one and one["state"] == state}
+    return {
+        one["name"] for step in steps for one in step["calls"] if "callId" in one and one["state"] == state
+    }
 
 
 def _print_run(run: Run, as_json: bool) -> int:
