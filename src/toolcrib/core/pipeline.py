@@ -30,7 +30,7 @@ from toolcrib.spec.naming import nearest
 
 _MAY_HOLD_CONTENT = frozenset((Content, list, tuple))
 _VALUE_ONLY = Outcome()
-"""What a tool says beside its value, if it returns nothing else."""
+"""The outcome of a tool that gives nothing beside its value."""
 
 
 class SystemClock:

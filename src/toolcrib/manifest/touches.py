@@ -11,7 +11,7 @@ from toolcrib.manifest.kinds import IN_PROCESS, kind_of
 from toolcrib.spec import Tool
 
 Touch = Literal["network", "read", "write", "secrets", "environment", "code", "tools", "nothing"]
-"""What a tool may touch, in a word: `code` is code that is not confined or comes with a call."""
+"""Words for the things that a tool may touch: `code` is code that is not confined or comes with a call."""
 
 _WORDS = {
     "network": "network: {}",

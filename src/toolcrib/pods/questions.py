@@ -1,4 +1,4 @@
-"""What waits for approval is sent to the people who may decide, and their answers are taken."""
+"""Calls that wait for approval are sent to the people who may decide, and their answers are taken."""
 
 from __future__ import annotations
 

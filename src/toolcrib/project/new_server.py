@@ -221,7 +221,7 @@ class Observed:
     error: ToolcribError | None
     """The reason why it did not list them."""
     watched: Mapping[str, Any]
-    """What it used, and the smallest permissions for it, as JSON."""
+    """The things that it used, and the smallest permissions for it, as JSON."""
 
 
 async def start(project: Project, name: str, config: Config, channel: str) -> Mounted:

@@ -112,7 +112,7 @@ class Kept:
         self._rows, self._at = head[end + len(states) :], columns.get("at", [])
         self._touches, self._touched = columns.get("touches", []), columns.get("touched", [])
         self.counts: dict[str, dict[str, int]] = columns.get("counts", {"secrets": {}, "write": {}})
-        """How many tools declare a secret, or may write a path."""
+        """The number of tools that declare a secret, or may write a path."""
         self._lists = columns.get("lists", (0, 0))
 
     def _number(self, name: str) -> int:

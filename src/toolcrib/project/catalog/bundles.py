@@ -58,7 +58,7 @@ class Wish:
     sources: Collection[str] = ()
     availability: Collection[str] = ()
     touches: Collection[str] = ()
-    """What they may touch; not with more than 1,000 records, each of which is read for this."""
+    """Things that they may touch; not with more than 1,000 records, each of which is read for this."""
     include_disabled: bool = False
     caller: str = "local"
     identity: Caller | None = None

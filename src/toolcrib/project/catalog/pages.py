@@ -33,7 +33,7 @@ class Facets(NamedTuple):
 
     total: int
     disabled: int
-    """How many are disabled, whether `total` has them or not."""
+    """The number of disabled ones, whether `total` has them or not."""
     tags: dict[str, int]
     kinds: dict[str, int]
     types: dict[str, int]
@@ -43,7 +43,7 @@ class Facets(NamedTuple):
     availability: dict[str, int]
     """`available` and `unavailable`, as far as it is known."""
     touches: dict[str, int]
-    """What they may touch; empty with more than 1,000 records."""
+    """Things that they may touch; empty with more than 1,000 records."""
 
 
 class Filter(NamedTuple):

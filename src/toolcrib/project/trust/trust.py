@@ -37,7 +37,7 @@ TRUST = "trust"
 _GRANTS = "grants/"
 """The parts of a digest with this beginning are the real paths of grants."""
 _ASKING = frozenset[Touch]({"network", "write", "secrets", "environment"})
-"""What always needs trust. Whether the rest does depends on paths, and on the tools that are called."""
+"""Things that always need trust. The others depend on paths, and on the tools that are called."""
 _ShownGrants = frozenset[tuple[str, str]]
 
 

@@ -1,4 +1,4 @@
-"""What every change of a durable call needs: the rows of attempts and events, messages, and listeners."""
+"""Parts that every change of a durable call needs: rows of attempts and events, messages, listeners."""
 
 from __future__ import annotations
 

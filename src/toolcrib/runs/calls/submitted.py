@@ -35,7 +35,7 @@ _REPEAT = (
 
 
 class Submission(TypedDict, total=False):
-    """How a call is stored."""
+    """The options with which a call is stored."""
 
     caller: str
     idempotency_key: str | None
@@ -45,13 +45,13 @@ class Submission(TypedDict, total=False):
     """Higher ones are taken first."""
     delay_s: float
     context: Mapping[str, Any]
-    """What else the call needs, as JSON."""
+    """Further facts that the call needs, as JSON."""
     session_id: str | None
     run_id: str | None
     id: str | None
     """A UUID version 7 that it has already. Its time is when the call was made."""
     approval: str | None
-    """What it waits for."""
+    """The approval that it waits for."""
     deliver: bool
     """False if it is for whoever takes it in the same transaction."""
 

@@ -199,13 +199,7 @@ class Result:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the JSON form: `status`, `value` or `error`, `warnings`, `meta`."""
-        out: dict[str, Any] = {"status": self.status}
-        if self.error is not None:
-            out["error"] = self.error.as_dict()
-        else:
-            out["value"] = self.value
-        if self.warnings:
-            out["warnings"] = list(self.warnings)
+        out: dict[str, Any] = {"status": self.status, **self._outcome()}
         if self.blocks:
             out["blocks"] = list(self.blocks)
         out["meta"] = self.meta
@@ -213,13 +207,7 @@ class Result:
 
     def answer(self) -> dict[str, Any]:
         """Return the JSON that answers a call: `ok`, `value` or `error`, and what else the caller needs."""
-        out: dict[str, Any] = {"ok": self.ok}
-        if self.error is not None:
-            out["error"] = self.error.as_dict()
-        else:
-            out["value"] = self.value
-        if self.warnings:
-            out["warnings"] = list(self.warnings)
+        out: dict[str, Any] = {"ok": self.ok, **self._outcome()}
         details = self.details or {}
         if "watched" in details:
             out["watched"] = details["watched"]
@@ -228,6 +216,10 @@ class Result:
         elif "tool" in details:
             out["meta"] = {"tool": details["tool"]}
         return out
+
+    def _outcome(self) -> dict[str, Any]:
+        out = {"value": self.value} if self.error is None else {"error": self.error.as_dict()}
+        return {**out, "warnings": list(self.warnings)} if self.warnings else out
 
     def as_record(self) -> dict[str, Any]:
         """Return the JSON form to store: with the limit of its text."""

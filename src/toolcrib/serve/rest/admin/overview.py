@@ -134,7 +134,7 @@ class Machine(Struct, kw_only=True, rename="camel"):
 
 
 class TrustQuery(Struct, kw_only=True, forbid_unknown_fields=True):
-    """Which tools to show."""
+    """The tools to show."""
 
     waits: bool = False
     """Only those that wait, without the errors: about half the work where there are thousands."""

@@ -88,7 +88,7 @@ class ServerPlan(Struct, kw_only=True):
     """A server that would be added."""
 
     lines: list[str]
-    """What would be started, and what its process may use."""
+    """The command that would be started, and what its process may use."""
     digest: str
 
 
@@ -97,7 +97,7 @@ class ServerRemoved(Struct, kw_only=True):
 
     file: str
     left: str | None
-    """What a person still has to remove by hand."""
+    """Things that a person still has to remove by hand."""
 
 
 class WatchedServer(Struct, kw_only=True):

@@ -97,9 +97,9 @@ class FacetCounts(Struct, kw_only=True):
     """Id of a bundle to the number of its tools."""
     availability: dict[str, int]
     touches: dict[str, int]
-    """What they may touch; empty with more than 1,000 records."""
+    """Things that they may touch; empty with more than 1,000 records."""
     disabled: int
-    """How many are disabled, also where `total` is without them."""
+    """The number of disabled ones, also where `total` is without them."""
 
 
 def _wish(request: RestRequest) -> Wish:

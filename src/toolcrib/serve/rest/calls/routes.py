@@ -90,13 +90,13 @@ class Grant(Struct, frozen=True, kw_only=True):
     `secrets` or `env`."""
     value: str
     words: str = ""
-    """What it would allow, in words."""
+    """The permission in words."""
     why: str = ""
-    """What the run did with it."""
+    """The run's use of it."""
 
 
 class Observed(Struct, frozen=True, kw_only=True):
-    """What an observed run used or asked for, whether it was granted or not."""
+    """The things that an observed run used or asked for, whether it was granted or not."""
 
     reads: list[str]
     """Files and folders, from the project's folder; not those of the system."""

@@ -45,7 +45,7 @@ class SessionToken(Struct, frozen=True, rename="camel"):
 
 
 class Download(Body, kw_only=True):
-    """What a browser is to save."""
+    """The address that a browser is to save."""
 
     path: str
     """The path of a GET route, without its query: `/tools/artifacts/ID`, `/audit/export`."""
