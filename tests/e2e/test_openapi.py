@@ -26,9 +26,9 @@ negative_data_rejection.expected-statuses = [400, 401, 403, 404, 405, 409, 410, 
 [[operations]]
 include-operation-id = [
     "list_bundles", "list_calls", "list_tools", "search_tools", "put_bundle", "put_tool", "list_approvals",
-    "list_grants", "list_audit_lines", "export_audit_lines", "lint_text", "convert_text", "import_openapi", "get_usage",
+    "list_grants", "list_audit_lines", "export_audit_lines", "lint_text", "convert_text", "import_openapi",
     "list_runs", "list_sessions", "list_messages", "create_session", "explain_policy", "try_rule",
-    "cancel_calls", "retry_calls",
+    "get_usage", "cancel_calls", "retry_calls",
     "cancel_runs", "retry_runs", "get_all_usage", "stream_call_events", "stream_run_events",
     "stream_all_run_events", "import_curl", "invoke_draft", "check_draft",
     "permit_draft",
