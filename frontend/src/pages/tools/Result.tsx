@@ -23,7 +23,7 @@ export function Progress({ events }: { events: CallEvent[] }) {
         </p>
       )}
       {output !== "" && (
-        <figure className="stack output">
+        <figure className="stack">
           <figcaption>{t("test.output")}</figcaption>
           <Code text={output} />
         </figure>
