@@ -50,6 +50,11 @@ export function When({ moment }: { moment: string }) {
   );
 }
 
+/** The moment at which something ends; null for never. */
+export function Until({ moment }: { moment: string | null }) {
+  return moment === null ? t("tokens.forever") : <>{t("approvals.expires")} <When moment={moment} /></>;
+}
+
 type SwitchProps = { label: string; on: boolean; disabled?: boolean; onChange: (on: boolean) => void };
 
 /** A checkbox that looks like a switch; its label is for screen readers. */

@@ -3,7 +3,7 @@ import { useAction } from "../../parts/action";
 import { plain } from "../../parts/json";
 import { announce } from "../../parts/notices";
 import { Pages, usePages } from "../../parts/Pages";
-import { Badge, When } from "../../parts/small";
+import { Badge, Until, When } from "../../parts/small";
 import { Sure } from "../../parts/Sure";
 import { t } from "../../text";
 
@@ -45,7 +45,7 @@ function GrantFacts({ grant: { answer, scope, tool, caller, rule, note, decidedB
         <span>
           {t("grants.by", { by: plain(decidedBy) })} <When moment={decidedAt} />
         </span>
-        <span>{endsAt === null ? t("tokens.forever") : <>{t("approvals.expires")} <When moment={endsAt} /></>}</span>
+        <span><Until moment={endsAt} /></span>
       </p>
     </div>
   );

@@ -1,5 +1,6 @@
 import { api } from "../../api/client";
 import { plain } from "../../parts/json";
+import { Row } from "../../parts/Row";
 import { Badge, Pairs } from "../../parts/small";
 import { Shown } from "../../parts/states";
 import { useRead } from "../../parts/read";
@@ -25,17 +26,19 @@ export function Machine() {
           </section>
           <ul className="rows">
             {found.mechanisms.map(({ name, ok, required, detail, cost }) => (
-              <li key={name} className="row">
-                <div className="row-main">
-                  <p className="line">
-                    <span className="row-title">{name}</span>
+              <Row
+                key={name}
+                title={name}
+                marks={
+                  <>
                     <Badge tone={ok ? "good" : required ? "bad" : "warn"}>{t(ok ? "machine.ok" : "secrets.missing")}</Badge>
                     {required && <span className="muted">{t("machine.required")}</span>}
-                  </p>
-                  {detail !== "works" && <p>{plain(detail)}</p>}
-                  {!ok && <p className="muted">{t("machine.cost", { cost })}</p>}
-                </div>
-              </li>
+                  </>
+                }
+              >
+                {detail !== "works" && <p>{plain(detail)}</p>}
+                {!ok && <p className="muted">{t("machine.cost", { cost })}</p>}
+              </Row>
             ))}
           </ul>
         </>

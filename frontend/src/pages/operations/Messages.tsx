@@ -4,6 +4,7 @@ import { useAction } from "../../parts/action";
 import { Choice } from "../../parts/fields";
 import { plain } from "../../parts/json";
 import { Pages, usePages } from "../../parts/Pages";
+import { Row } from "../../parts/Row";
 import { Badge, Button, When } from "../../parts/small";
 import { Empty } from "../../parts/states";
 import { t } from "../../text";
@@ -35,37 +36,25 @@ export function Messages() {
         />
       </div>
       <Pages pages={pages} rows={(page) => page.messages} none={<Empty title={t("messages.none")} />}>
-        {(one) => (
-          <li key={one.id} className="row">
-            <Badge tone={TONES[one.state]}>{t(`messages.${one.state}`)}</Badge>
-            <Row message={one} />
-          </li>
-        )}
+        {(one) => <MessageRow key={one.id} message={one} />}
       </Pages>
     </>
   );
 }
 
-function Row({ message: { id, data: said, state, error, queuedAt } }: { message: Message }) {
+function MessageRow({ message: { id, data: said, state, error, queuedAt } }: { message: Message }) {
   const retry = useAction<void>(() => data(api.POST("/messages/{messageId}/retry", { params: { path: { messageId: id } } })));
   const { channel, chatId, text } = said as Record<string, string | undefined>;
   return (
-    <div className="row-main">
-      <p className="line">
-        <span className="row-title">{plain(channel ?? "")}</span>
-        <span className="muted">{plain(chatId ?? t("messages.owner"))}</span>
-        {state === "dead" && (
-          <Button disabled={retry.isPending} onClick={() => retry.mutate()}>
-            {t("messages.retry")}
-          </Button>
-        )}
-      </p>
+    <Row
+      begin={<Badge tone={TONES[state]}>{t(`messages.${state}`)}</Badge>}
+      title={plain(channel ?? "")}
+      marks={<span className="muted">{plain(chatId ?? t("messages.owner"))}</span>}
+      facts={[<code key="id">{id}</code>, <When key="queued" moment={queuedAt} />]}
+      end={state === "dead" && <Button disabled={retry.isPending} onClick={() => retry.mutate()}>{t("messages.retry")}</Button>}
+    >
       <p className="row-about">{plain((text ?? "").slice(0, 300))}</p>
       {error !== "" && <p className="wrong">{plain(error)}</p>}
-      <p className="line row-facts">
-        <code>{id}</code>
-        <When moment={queuedAt} />
-      </p>
-    </div>
+    </Row>
   );
 }

@@ -2,6 +2,7 @@ import { api, data, type Schemas } from "../../api/client";
 import { useAction } from "../../parts/action";
 import { plain } from "../../parts/json";
 import { announce } from "../../parts/notices";
+import { Row } from "../../parts/Row";
 import { Badge, Rows } from "../../parts/small";
 import { SetSecret } from "../../parts/SetSecret";
 import { Empty, Shown } from "../../parts/states";
@@ -20,11 +21,7 @@ export function Secrets() {
         <>
           <p className="muted">{t("secrets.about")}</p>
           <Rows of={found} none={<Empty title={t("secrets.none")} />}>
-            {(one) => (
-              <li key={one.name} className="row">
-                <Secret secret={one} />
-              </li>
-            )}
+            {(one) => <Secret key={one.name} secret={one} />}
           </Rows>
         </>
       )}
@@ -39,21 +36,19 @@ function Secret({ secret }: { secret: Schemas["SecretState"] }) {
   });
   const wanted = tools.map((tool) => (tool.required ? tool.name : t("secrets.optional", { tool: tool.name })));
   return (
-    <>
-      <div className="row-main">
-        <p className="line">
-          <code className="row-title">{name}</code>
+    <Row
+      title={<code>{name}</code>}
+      marks={
+        <>
           <Badge tone={TONES[state]}>{t(`secrets.${state}`)}</Badge>
           {source !== null && <span className="muted">{t("secrets.from", { source: plain(source) })}</span>}
-        </p>
-        <p className="line row-facts">
-          <span>{t("secrets.tools", { tools: wanted.join(", ") })}</span>
-          {hosts.length > 0 && <span>{t("secrets.hosts", { hosts: hosts.join(", ") })}</span>}
-        </p>
-        {short && <p className="wrong">{t("secrets.short")}</p>}
-        {reason !== null && <p className="wrong">{plain(`${reason}. ${hint ?? ""}`)}</p>}
-      </div>
-      <SetSecret name={name}>{own && <Sure label={t("secrets.remove")} disabled={remove.isPending} act={() => remove.mutate()} />}</SetSecret>
-    </>
+        </>
+      }
+      facts={[t("secrets.tools", { tools: wanted.join(", ") }), hosts.length === 0 ? null : t("secrets.hosts", { hosts: hosts.join(", ") })]}
+      end={<SetSecret name={name}>{own && <Sure label={t("secrets.remove")} disabled={remove.isPending} act={() => remove.mutate()} />}</SetSecret>}
+    >
+      {short && <p className="wrong">{t("secrets.short")}</p>}
+      {reason !== null && <p className="wrong">{plain(`${reason}. ${hint ?? ""}`)}</p>}
+    </Row>
   );
 }

@@ -1,9 +1,10 @@
 import { useState } from "react";
-import { api, data, type Schemas } from "../../api/client";
+import { api, data } from "../../api/client";
 import { useAction } from "../../parts/action";
 import { Check, Choice, chosenAfter, copy, Form, Line, Send } from "../../parts/fields";
 import { announce } from "../../parts/notices";
-import { Badge, Button, Rows, When } from "../../parts/small";
+import { Row } from "../../parts/Row";
+import { Badge, Button, Rows, Until } from "../../parts/small";
 import { Empty, Shown } from "../../parts/states";
 import { Sure } from "../../parts/Sure";
 import { useRead } from "../../parts/read";
@@ -27,40 +28,19 @@ export function Tokens() {
       <Shown query={tokens}>
         {({ tokens: found }) => (
           <Rows of={found} none={<Empty title={t("tokens.none")} hint={t("tokens.none.hint")} />}>
-            {(one) => (
-              <li key={one.name} className="row">
-                <TokenFacts token={one} />
-                <Sure label={t("tokens.revoke")} disabled={revoke.isPending} act={() => revoke.mutate(one.name)} />
-              </li>
+            {({ name, scopes, tools, owner, expires }) => (
+              <Row
+                key={name}
+                title={name}
+                marks={scopes.map((scope) => <Badge key={scope}>{scope}</Badge>)}
+                facts={[owner, tools === null ? t("tokens.all") : tools.join(", "), <Until key="until" moment={expires} />]}
+                end={<Sure label={t("tokens.revoke")} disabled={revoke.isPending} act={() => revoke.mutate(name)} />}
+              />
             )}
           </Rows>
         )}
       </Shown>
     </>
-  );
-}
-
-function TokenFacts({ token: { name, scopes, tools, owner, expires } }: { token: Schemas["TokenAnswer"] }) {
-  return (
-    <div className="row-main">
-      <p className="line">
-        <span className="row-title">{name}</span>
-        {scopes.map((scope) => (
-          <Badge key={scope}>{scope}</Badge>
-        ))}
-      </p>
-      <p className="line row-facts">
-        <span>{owner}</span>
-        <span>{tools === null ? t("tokens.all") : tools.join(", ")}</span>
-        {expires === null ? (
-          <span>{t("tokens.forever")}</span>
-        ) : (
-          <span>
-            {t("approvals.expires")} <When moment={expires} />
-          </span>
-        )}
-      </p>
-    </div>
   );
 }
 

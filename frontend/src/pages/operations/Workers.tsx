@@ -1,6 +1,6 @@
 import { api } from "../../api/client";
-import { plain } from "../../parts/json";
-import { Badge, Card, Rows, When } from "../../parts/small";
+import { Row } from "../../parts/Row";
+import { Badge, Bullets, Card, Rows, When } from "../../parts/small";
 import { Empty, Shown } from "../../parts/states";
 import { useRead } from "../../parts/read";
 import { number, t } from "../../text";
@@ -17,24 +17,17 @@ export function Workers() {
         {({ workers: found }) => (
           <Rows of={found} none={<Empty title={t("workers.none")} hint={t("workers.none.hint")} />}>
             {(one) => (
-              <li key={one.name} className="row">
-                <div className="row-main">
-                  <p className="line">
-                    <span className="row-title">{one.name}</span>
-                    <Badge>{t(`workers.${one.kind}`)}</Badge>
-                  </p>
-                  <p className="line row-facts">
-                    <span>{t("workers.runs", { n: one.running })}</span>
-                    <span>{t("servers.tools", { n: one.tools.length })}</span>
-                    <When moment={one.seenAt} />
-                  </p>
-                  {Object.entries(one.refused).map(([reason, tools]) => (
-                    <p key={reason} className="wrong">
-                      {t("workers.refused", { reason: plain(reason), tools: tools.join(", ") })}
-                    </p>
-                  ))}
-                </div>
-              </li>
+              <Row
+                key={one.name}
+                title={one.name}
+                marks={<Badge>{t(`workers.${one.kind}`)}</Badge>}
+                facts={[t("workers.runs", { n: one.running }), t("servers.tools", { n: one.tools.length }), <When key="seen" moment={one.seenAt} />]}
+              >
+                <Bullets
+                  className="wrong"
+                  of={Object.entries(one.refused).map(([reason, tools]) => t("workers.refused", { reason, tools: tools.join(", ") }))}
+                />
+              </Row>
             )}
           </Rows>
         )}
