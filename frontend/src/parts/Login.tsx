@@ -9,7 +9,7 @@ export function Login() {
     document.title = t("app.name");
   }, []);
   return (
-    <main className="login">
+    <main className="stack login">
       <h1>{t("login.title")}</h1>
       <p>{t("login.how")}</p>
       <pre>toolcrib ui</pre>

@@ -61,7 +61,7 @@ export function SchemaTree({ schema, none, root = schema, depth = 0 }: TreeProps
               {"default" in part && <em>{t("tool.default", { value: writeExact(part.default) })}</em>}
               {LIMITS.map((limit) => part[limit] !== undefined && <em key={limit}>{`${limit} ${shownExact(part[limit])}`}</em>)}
             </p>
-            {typeof part.description === "string" && <p className="tree-about">{part.description}</p>}
+            {typeof part.description === "string" && <p className="muted">{part.description}</p>}
             {depth < DEEPEST &&
               below.map((one, index) => (
                 <SchemaTree key={index} schema={followed(one, root)} none="" root={root} depth={depth + 1} />

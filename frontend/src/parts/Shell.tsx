@@ -53,11 +53,11 @@ export function Shell() {
         <Link to="/tools" className="brand">
           {t("app.name")}
         </Link>
-        <button type="button" className="search-hint" onClick={() => setPalette(true)}>
+        <Button className="search-hint end" onClick={() => setPalette(true)}>
           <Icon path={SEARCH} />
           <span>{t("app.search")}</span>
           <kbd>Ctrl K</kbd>
-        </button>
+        </Button>
       </header>
       <nav className="nav" aria-label={t("app.menu")}>
         {PAGES.map(

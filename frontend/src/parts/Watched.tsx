@@ -24,7 +24,7 @@ export function Watched({ watched, label, take }: Props) {
   const never = [...watched.closed, ...watched.missing.filter((one) => one.permission === "network")];
   const all = groups.flatMap(([, grants]) => grants);
   return (
-    <section className="stack watched" aria-labelledby="watched">
+    <section className="stack" aria-labelledby="watched">
       <h3 id="watched">{t("watch.title")}</h3>
       <p className="muted">{t(all.length === 0 ? "watch.nothing" : "watch.about")}</p>
       {groups.map(

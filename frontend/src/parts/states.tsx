@@ -9,7 +9,7 @@ import { type Key, meaning, t } from "../text";
 
 export function Loading() {
   return (
-    <div className="state loading" role="status">
+    <div className="loading" role="status">
       <span className="visually-hidden">{t("state.loading")}</span>
       <i />
       <i />

@@ -68,7 +68,7 @@ def test_usage_shows_days_the_most_used_and_what_is_not_used(opened: Open) -> No
     page = opened().log_in("/operations")
     row = page.get_by_role("region", name="Most used").get_by_role("row").filter(has_text="greet")
     expect(row).to_contain_text("greet")
-    row.get_by_role("button", name="greet").click()
+    row.get_by_role("link", name="greet").click()
     expect(page).to_have_url(re.compile("tool=greet"))
     page.get_by_label("Shows").select_option("failures")
     expect(page.locator(".days rect.failed").last).to_be_visible()

@@ -55,7 +55,7 @@ export function NewServer({ old, done }: Props) {
   };
   const submit = () => mutate(old === undefined || taken ? entryOf(given) : { name: old, env: {}, command: [] });
   return (
-    <Form className={old === undefined ? "card stack new" : "stack"} title={old === undefined ? t("servers.new") : undefined} submit={submit}>
+    <Form className={old === undefined ? "card stack" : "stack"} title={old === undefined ? t("servers.new") : undefined} submit={submit}>
       <div className="fields">
         {old === undefined && (
           <>

@@ -67,7 +67,7 @@ function Explain() {
     },
   });
   return (
-    <Form className="card stack new" title={t("policy.explain")} submit={mutate}>
+    <Form className="card stack" title={t("policy.explain")} submit={mutate}>
       <div className="fields">
         <Line label={t("filter.tool")} required value={tool} change={setTool} />
         <Line label={t("filter.caller")} required value={caller} placeholder="token:ci" change={setCaller} />

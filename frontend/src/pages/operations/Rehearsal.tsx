@@ -42,7 +42,7 @@ export function Rehearsal() {
     });
   };
   return (
-    <Form className="card stack new" title={t("policy.try")} submit={submit}>
+    <Form className="card stack" title={t("policy.try")} submit={submit}>
       <p className="muted">{t("policy.try.about")}</p>
       <div className="fields">
         <Choice label={t("policy.effect")} value={effect} change={setEffect} of={EFFECTS} text={(one) => t(`policy.${one}`)} />

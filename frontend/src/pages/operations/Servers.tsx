@@ -105,7 +105,7 @@ function Actions({ server: { name, state, transport } }: { server: Server }) {
   const next = login.data;
   if (state === "not trusted") return <Removal name={name} refused={refused} />;
   return (
-    <div className="line entry-actions">
+    <div className="line end">
       {next?.address != null && state !== "ready" && (
         <a className="button primary" href={next.address} target="_blank" rel="noreferrer">
           {t("servers.login.open", { name })}

@@ -63,17 +63,19 @@ function NewToken() {
     { done: () => setName(""), refused: null },
   );
   return (
-    <Form className="card stack new" title={t("tokens.new")} submit={mutate}>
+    <Form className="card stack" title={t("tokens.new")} submit={mutate}>
       <div className="fields">
         <Line label={t("tools.sort.name")} required value={name} change={setName} />
         <Line label={t("tokens.tools")} value={tools} change={setTools} />
         <Choice label={t("tokens.ends")} value={days} change={setDays} of={DAYS} text={(one) => t(`tokens.ends.${one}`)} />
       </div>
-      <fieldset className="choices-line">
+      <fieldset>
         <legend>{t("tokens.scopes")}</legend>
-        {SCOPES.map((scope) => (
-          <Check key={scope} on={scopes.has(scope)} change={(on) => setScopes(chosenAfter(scopes, scope, on))}>{scope}</Check>
-        ))}
+        <div className="line">
+          {SCOPES.map((scope) => (
+            <Check key={scope} on={scopes.has(scope)} change={(on) => setScopes(chosenAfter(scopes, scope, on))}>{scope}</Check>
+          ))}
+        </div>
       </fieldset>
       <Send label={t("tokens.make")} disabled={isPending || scopes.size === 0} error={error} />
       {made !== undefined && (

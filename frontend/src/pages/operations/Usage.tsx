@@ -53,7 +53,7 @@ export function Usage() {
             ) : (
               <>
                 <Days tools={counted} first={since} shows={shows} />
-                <Top tools={called} choose={(tool) => change({ tool })} />
+                <Top tools={called} />
               </>
             )}
             <Unused tools={tools.filter((tool) => tool.days.length === 0)} />
@@ -83,7 +83,7 @@ function Days({ tools, first, shows }: { tools: ToolDays[]; first: string; shows
             <Bar key={begins} index={index} sums={sums} shows={shows} most={most} />
           ))}
         </svg>
-        <p className="muted axis" aria-hidden="true">
+        <p className="small ends" aria-hidden="true">
           <span>{format.format(Date.parse(first))}</span>
           <span>{format.format(Date.parse(days.at(-1)?.begins ?? first))}</span>
         </p>
@@ -116,7 +116,7 @@ function Bar({ index, sums, shows, most }: BarProps) {
 }
 
 /** The tools that were called, by any of their numbers. */
-function Top({ tools, choose }: { tools: ToolDays[]; choose: (name: string) => void }) {
+function Top({ tools }: { tools: ToolDays[] }) {
   const [by, setBy] = useState<(typeof COLUMNS)[number]>("calls");
   const rows = tools
     .map((tool) => ({ tool, sums: { ...sumOf(tool.days), schemaTokens: tool.schemaTokens } }))
@@ -131,9 +131,7 @@ function Top({ tools, choose }: { tools: ToolDays[]; choose: (name: string) => v
         rows={shown.map(({ tool, sums }) => ({
           key: tool.name,
           cells: [
-            <button key={tool.name} type="button" className="sorts" onClick={() => choose(tool.name)}>
-              {tool.name}
-            </button>,
+            <Link key={tool.name} to="/operations/usage" search={((address: object) => ({ ...address, tool: tool.name })) as never}>{tool.name}</Link>,
             ...COLUMNS.map((one) => (
               <span key={one} className={one === "failures" && sums[one] > 0 ? "wrong" : ""}>
                 {number(Math.round(sums[one]))}

@@ -8,9 +8,7 @@ import { Save } from "../../parts/Save";
 import { Button } from "../../parts/small";
 import { t } from "../../text";
 import { textOf } from "../authoring/drafts";
-
-/** Return the words by which the editor finds a tool. */
-export const pathOf = ({ bundleID, slug, version }: Tool) => `${bundleID}/${encodeURIComponent(slug)}/${encodeURIComponent(version)}`;
+import { pathOf, wordsOf } from "./paths";
 
 /** What can be done with a tool beside calling it. */
 export function Actions({ tool }: { tool: Tool }) {
@@ -19,7 +17,7 @@ export function Actions({ tool }: { tool: Tool }) {
   return (
     <div className="line">
       {textOf(tool) !== null && (
-        <Link to="/tools/new" search={{ from: pathOf(tool) } as never} className="button">
+        <Link to="/tools/new" search={{ from: wordsOf(tool) } as never} className="button">
           {t(own ? "tool.edit" : "tool.copy")}
         </Link>
       )}
@@ -37,12 +35,11 @@ export function Actions({ tool }: { tool: Tool }) {
 function Deletion({ tool, close }: { tool: Tool; close: () => void }) {
   const navigate = useNavigate();
   const queries = useQueryClient();
-  const path = { bundleID: tool.bundleID, toolSlug: tool.slug, v: tool.version };
   const remove = async () => {
     // First, as this page would ask for the tool again at once.
     await navigate({ to: "/tools" });
     try {
-      await data(api.DELETE("/tools/bundles/{bundleID}/tools/{toolSlug}/version/{v}", { params: { path } }));
+      await data(api.DELETE("/tools/bundles/{bundleID}/tools/{toolSlug}/version/{v}", { params: { path: pathOf(tool) } }));
       announce(t("tool.deleted", { name: tool.name }));
     } catch (error) {
       announce(t("tool.delete.refused", { name: tool.name, reason: (error as Error).message }));

@@ -5,12 +5,13 @@ import { Card } from "../../parts/small";
 import { Shown } from "../../parts/states";
 import { useRead } from "../../parts/read";
 import { type Key, t } from "../../text";
+import { pathOf } from "./paths";
 
 const KNOWN: Record<string, Key> = { page: "tool.callers.page", cli: "tool.callers.cli", mcp: "tool.callers.mcp" };
 
 /** Everybody who may call a tool, and what the rules say about each. */
 export function Callers({ tool }: { tool: Tool }) {
-  const path = { bundleID: tool.bundleID, toolSlug: tool.slug, v: tool.version };
+  const path = pathOf(tool);
   const callers = useRead(
     ["tool", "callers", path],
     () => api.GET("/tools/bundles/{bundleID}/tools/{toolSlug}/version/{v}/callers", { params: { path } }),

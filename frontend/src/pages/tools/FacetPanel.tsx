@@ -80,7 +80,7 @@ function FacetGroup({ facet, counts, chosen, bundles, onChange }: GroupProps) {
       {values.map(([value, count]) => {
         const bundle = facet === "bundleIDs" ? bundles.get(value) : undefined;
         return (
-          <div className="facet-line" key={value}>
+          <div className="beside" key={value}>
             <Check on={chosen.includes(value)} change={(on) => onChange([...chosenAfter(new Set(chosen), value, on)])} count={count}>{name(value)}</Check>
             {bundle !== undefined && (
               <Switch

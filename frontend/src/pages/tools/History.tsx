@@ -32,19 +32,18 @@ export function History({ tool, use }: { tool: Tool; use: (text: string) => void
                   const text = plain(writeExact(params));
                   const isWhole = typeof params === "object" && !(Array.isArray(fields.cut) && fields.cut.includes("params"));
                   return (
-                    <li key={seq}>
-                      <p className="line">
-                        <Badge tone={TONES[String(status)] ?? ""}>{String(status)}</Badge>
-                        <span>{plain(String(caller ?? ""))}</span>
-                        {ms !== undefined && <span>{t("test.duration", { ms: number(Math.round(Number(fieldText(ms)))) })}</span>}
-                        {time !== undefined && <When moment={time} />}
-                      </p>
-                      <code className="one-line" title={writeExact(params, 2)}>{text}</code>
+                    <li key={seq} className="beside">
+                      <div className="row-main">
+                        <p className="line">
+                          <Badge tone={TONES[String(status)] ?? ""}>{String(status)}</Badge>
+                          <span>{plain(String(caller ?? ""))}</span>
+                          {ms !== undefined && <span>{t("test.duration", { ms: number(Math.round(Number(fieldText(ms)))) })}</span>}
+                          {time !== undefined && <When moment={time} />}
+                        </p>
+                        <code className="one-line" title={writeExact(params, 2)}>{text}</code>
+                      </div>
                       {isWhole && (
-                        <Button
-                          aria-label={t("tool.history.again", { arguments: text })}
-                          onClick={() => use(writeExact(params, 2))}
-                        >
+                        <Button aria-label={t("tool.history.again", { arguments: text })} onClick={() => use(writeExact(params, 2))}>
                           {t("tool.examples.use")}
                         </Button>
                       )}

@@ -13,10 +13,11 @@ import { useRead } from "../../parts/read";
 import { type Key, number, t } from "../../text";
 import { given, nextVersion, textOf } from "../authoring/drafts";
 import { useTrusted } from "../authoring/trust";
-import { Actions, pathOf } from "./Actions";
+import { Actions } from "./Actions";
 import { Callers } from "./Callers";
 import { callOf } from "./call";
 import { History } from "./History";
+import { wordsOf } from "./paths";
 import { Marks } from "./ToolRow";
 import { useSwitch } from "./switches";
 import { Tester } from "./Tester";
@@ -46,7 +47,7 @@ function Whole({ tool }: { tool: Tool }) {
         <Heading text={tool.displayName || tool.name} />
         <Marks tool={tool} />
         <Switch label={t("tools.enabled", { name: tool.name })} on={tool.isEnabled} onChange={(on) => toggle({ tool, on })} />
-        <p className="tool-about">{tool.description}</p>
+        <p className="muted">{tool.description}</p>
         <Actions tool={tool} />
       </header>
       <Warnings tool={tool} />
@@ -97,7 +98,7 @@ function useWatched(tool: Tool) {
   const take = async (grants: Grant[]) => {
     const old = tool.source === "user" ? nextVersion(text ?? "") : (text ?? "");
     given.text = (await data(api.POST("/tools/draft/permissions", { body: { text: old, grants } }))).text;
-    await navigate({ to: "/tools/new", search: { from: pathOf(tool), how: "given" } as never });
+    await navigate({ to: "/tools/new", search: { from: wordsOf(tool), how: "given" } as never });
   };
   const watch = {
     call: (args: string) => call(args, "watch"),

@@ -10,10 +10,10 @@ export function ToolRow({ tool }: { tool: ToolItem }) {
   return (
     <li className={tool.isEnabled ? "row" : "row off"}>
       <div className="row-main">
-        <Link to={toolPath(tool)} className="row-title">
-          {tool.displayName || tool.name}
-        </Link>
-        {tool.displayName !== "" && tool.displayName !== tool.name && <code className="row-name">{tool.name}</code>}
+        <p className="line">
+          <Link to={toolPath(tool)} className="row-title">{tool.displayName || tool.name}</Link>
+          {tool.displayName !== "" && tool.displayName !== tool.name && <code className="muted">{tool.name}</code>}
+        </p>
         <p className="row-about">{tool.description}</p>
         <p className="line row-facts">
           <span>{tool.kind}</span>

@@ -49,7 +49,7 @@ export function Page() {
         )}
       </div>
       <FacetPanel filters={filters} change={change} isFetching={pages.isFetching} />
-      <section className="results" aria-label={t("page.tools")} aria-busy={pages.isFetching}>
+      <section aria-label={t("page.tools")} aria-busy={pages.isFetching}>
         <Pages<{ tools: ToolItem[] }, ToolItem>
           pages={pages}
           rows={(page) => page.tools}

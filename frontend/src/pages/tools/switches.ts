@@ -4,6 +4,7 @@ import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { api, type Bundle, data, type ToolItem } from "../../api/client";
 import { announce } from "../../parts/notices";
 import { t } from "../../text";
+import { pathOf } from "./paths";
 
 type Change = { on: boolean } & ({ tool: ToolItem; bundle?: never } | { bundle: Bundle; tool?: never });
 
@@ -13,15 +14,9 @@ export function useSwitch(): (change: Change) => void {
   const { mutate } = useMutation({
     mutationFn: async ({ tool, bundle, on }: Change) => {
       const body = { isEnabled: on };
-      if (bundle !== undefined) {
-        const path = { bundleID: bundle.id };
-        await data(api.PATCH("/tools/bundles/{bundleID}", { params: { path }, body }));
-        return;
-      }
-      const path = { bundleID: tool.bundleID, toolSlug: tool.slug, v: tool.version };
-      await data(
-        api.PATCH("/tools/bundles/{bundleID}/tools/{toolSlug}/version/{v}", { params: { path }, body }),
-      );
+      await (tool === undefined
+        ? data(api.PATCH("/tools/bundles/{bundleID}", { params: { path: { bundleID: bundle.id } }, body }))
+        : data(api.PATCH("/tools/bundles/{bundleID}/tools/{toolSlug}/version/{v}", { params: { path: pathOf(tool) }, body })));
     },
     onMutate: async ({ tool, bundle, on }) => {
       await client.cancelQueries();
