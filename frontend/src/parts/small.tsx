@@ -1,6 +1,7 @@
 /** Small parts that every page uses. */
 
 import { type ComponentProps, type ReactNode, useEffect, useEffectEvent, useId, useState } from "react";
+import type { Schemas } from "../api/client";
 import { ago, exact, t } from "../text";
 import { plain } from "./json";
 
@@ -21,6 +22,14 @@ export function Button({ look = "", className = "", ...more }: ButtonProps) {
 
 export function Badge({ tone = "", children }: { tone?: "" | "good" | "warn" | "bad"; children: ReactNode }) {
   return <span className={`badge ${tone}`}>{children}</span>;
+}
+
+export type Effect = Schemas["PolicyRule"]["effect"];
+const TONES = { allow: "good", ask: "warn", deny: "bad" } as const;
+
+/** A decision of the policy. */
+export function EffectBadge({ effect }: { effect: Effect }) {
+  return <Badge tone={TONES[effect]}>{t(`policy.${effect}`)}</Badge>;
 }
 
 /** The time until a moment, which runs down. */

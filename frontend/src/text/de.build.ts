@@ -57,7 +57,6 @@ export const build: Record<keyof typeof en, string> = {
   "recipe.arguments.about": "Was ein Aufrufer angibt. ${name} in den Antworten unten steht für den Wert.",
   "recipe.argument": "Argument",
   "recipe.step": "Schritt",
-  "recipe.argument.name": "Name",
   "recipe.argument.type": "Typ",
   "recipe.argument.description": "Bedeutung",
   "recipe.argument.required": "Erforderlich",

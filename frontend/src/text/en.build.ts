@@ -55,7 +55,6 @@ export const build = {
   "recipe.arguments.about": "What a caller gives. ${name} in the answers below stands for the value.",
   "recipe.argument": "Argument",
   "recipe.step": "Step",
-  "recipe.argument.name": "Name",
   "recipe.argument.type": "Type",
   "recipe.argument.description": "Meaning",
   "recipe.argument.required": "Required",

@@ -15,7 +15,6 @@ export const operations: Record<keyof typeof english, string> = {
 
   "usage.days": "Zeit",
   "usage.days.n": "{n} Tag|{n} Tage",
-  "usage.tool": "Tool",
   "usage.all": "Alle Tools",
   "usage.shows": "Zeigt",
   "usage.calls": "Aufrufe",
@@ -167,7 +166,6 @@ export const operations: Record<keyof typeof english, string> = {
   "machine.level": "Sandbox",
   "machine.cost": "Ohne: {cost}",
   "machine.ok": "geht",
-  "machine.required": "nötig",
   "machine.decide": "Darf ohne Terminal entscheiden",
 
   "run.new": "Einen Lauf beginnen",
@@ -180,7 +178,6 @@ export const operations: Record<keyof typeof english, string> = {
   "run.fork.after": "Weiter nach Schritt",
   "run.fork.prompt": "Nächste Nachricht (freiwillig)",
   "run.fork.start": "Hier abzweigen",
-  "graph.title": "Schritte",
   "graph.waiting": "nicht begonnen",
   "graph.running": "läuft",
   "graph.done": "fertig",
@@ -208,7 +205,6 @@ export const operations: Record<keyof typeof english, string> = {
   "chat.output": "Ausgabe",
   "chat.failed": "fehlgeschlagen",
   "chat.run": "Ausführen",
-  "chat.retry": "Wiederholen",
   "chat.remove": "{tool} entfernen",
   "chat.output.of": "Ausgabe von {tool} {arguments}:",
   "chat.unknown": "Es gibt kein Tool {tool}",

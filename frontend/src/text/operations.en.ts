@@ -13,7 +13,6 @@ export const operations = {
 
   "usage.days": "Time",
   "usage.days.n": "{n} day|{n} days",
-  "usage.tool": "Tool",
   "usage.all": "All tools",
   "usage.shows": "Shows",
   "usage.calls": "Calls",
@@ -165,7 +164,6 @@ export const operations = {
   "machine.level": "Sandbox",
   "machine.cost": "Without it: {cost}",
   "machine.ok": "works",
-  "machine.required": "required",
   "machine.decide": "May decide without a terminal",
 
   "run.new": "Start a run",
@@ -178,7 +176,6 @@ export const operations = {
   "run.fork.after": "Continue after step",
   "run.fork.prompt": "Next message (optional)",
   "run.fork.start": "Fork from here",
-  "graph.title": "Steps",
   "graph.waiting": "not begun",
   "graph.running": "running",
   "graph.done": "done",
@@ -206,7 +203,6 @@ export const operations = {
   "chat.output": "output",
   "chat.failed": "failed",
   "chat.run": "Run",
-  "chat.retry": "Retry",
   "chat.remove": "Remove {tool}",
   "chat.output.of": "Output of {tool} {arguments}:",
   "chat.unknown": "There is no tool {tool}",

@@ -25,7 +25,7 @@ function questions(kind: Kind, recipe: Recipe, chosen: Chosen): Record<string, u
     type: "object",
     required: ["name"],
     properties: {
-      name: { type: "string", title: t("recipe.argument.name") },
+      name: { type: "string", title: t("tools.sort.name") },
       type: {
         type: "string",
         title: t("recipe.argument.type"),

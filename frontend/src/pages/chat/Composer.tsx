@@ -102,7 +102,7 @@ function Chip({ one, tools }: { one: Attached; tools: ReturnType<typeof useAttac
       {one.problem !== undefined && <p className="wrong">{one.problem}</p>}
       <p className="line run-actions">
         <Button disabled={one.state === "running" || !("value" in read)} onClick={() => void tools.start(one)}>
-          {t(one.state === "pending" ? "chat.run" : "chat.retry")}
+          {t(one.state === "pending" ? "chat.run" : "run.retry")}
         </Button>
         <Button look="quiet" onClick={() => tools.remove(one.key)}>{t("chat.remove", { tool: one.tool.name })}</Button>
       </p>

@@ -32,7 +32,7 @@ export function Machine() {
                 marks={
                   <>
                     <Badge tone={ok ? "good" : required ? "bad" : "warn"}>{t(ok ? "machine.ok" : "secrets.missing")}</Badge>
-                    {required && <span className="muted">{t("machine.required")}</span>}
+                    {required && <span className="muted">{t("tool.required")}</span>}
                   </>
                 }
               >

@@ -1,14 +1,13 @@
 import { useMutation } from "@tanstack/react-query";
 import { useState } from "react";
 import { api, data, type Schemas } from "../../api/client";
-import { type Effect, EffectBadge } from "../../parts/EffectBadge";
 import { useAction } from "../../parts/action";
 import { writeExact } from "../../parts/exact";
 import { Choice, Form, Line, Lines, Send } from "../../parts/fields";
 import { plain, readObject } from "../../parts/json";
 import { announce } from "../../parts/notices";
 import { useSome } from "../../parts/Pages";
-import { When } from "../../parts/small";
+import { type Effect, EffectBadge, When } from "../../parts/small";
 import { Failure } from "../../parts/states";
 import { Sure } from "../../parts/Sure";
 import { Table } from "../../parts/Table";

@@ -40,7 +40,7 @@ export function Usage() {
             <div className="fields">
               <Choice label={t("usage.days")} value={days} change={(one) => change({ days: String(one) })} of={DAYS} text={(one) => t("usage.days.n", { n: one })} />
               <Choice
-                label={t("usage.tool")}
+                label={t("filter.tool")}
                 value={chosen}
                 change={(tool) => change({ tool })}
                 of={["", ...called.map(({ name }) => name)]}
@@ -71,6 +71,7 @@ const HEIGHT = 100;
 function Days({ tools, first, shows }: { tools: ToolDays[]; first: string; shows: Shows }) {
   const days = byDay(tools, first);
   const most = Math.max(1, ...days.map(({ sums }) => sums[shows]));
+  const drawn: Shows[] = shows === "calls" ? ["calls", "failures"] : [shows];
   const format = new Intl.DateTimeFormat(language === "de" ? "de" : "en", { month: "short", day: "numeric", timeZone: "UTC" });
   return (
     <section className="card days" aria-label={t(`usage.${shows}`)}>
@@ -79,9 +80,13 @@ function Days({ tools, first, shows }: { tools: ToolDays[]; first: string; shows
           {t(`usage.${shows}`)} <span className="muted">≤ {number(Math.round(most))}</span>
         </figcaption>
         <svg viewBox={`0 0 ${days.length * BAR} ${HEIGHT}`} preserveAspectRatio="none" aria-hidden="true">
-          {days.map(({ begins, sums }, index) => (
-            <Bar key={begins} index={index} sums={sums} shows={shows} most={most} />
-          ))}
+          {days.map(({ begins, sums }, index) =>
+            drawn.map((one) => {
+              const height = (HEIGHT * sums[one]) / most;
+              const place = { x: index * BAR + 1, width: BAR - 2, y: HEIGHT - height, height };
+              return <rect key={`${begins} ${one}`} {...place} className={one === "failures" ? "failed" : "all"} />;
+            }),
+          )}
         </svg>
         <p className="small ends" aria-hidden="true">
           <span>{format.format(Date.parse(first))}</span>
@@ -102,19 +107,6 @@ function Days({ tools, first, shows }: { tools: ToolDays[]; first: string; shows
   );
 }
 
-type BarProps = { index: number; sums: Record<Shows, number>; shows: Shows; most: number };
-
-function Bar({ index, sums, shows, most }: BarProps) {
-  const place = { x: index * BAR + 1, width: BAR - 2 };
-  const high = (value: number) => ({ y: HEIGHT - (HEIGHT * value) / most, height: (HEIGHT * value) / most });
-  return (
-    <>
-      <rect {...place} {...high(sums[shows])} className={shows === "failures" ? "failed" : "all"} />
-      {shows === "calls" && <rect {...place} {...high(sums.failures)} className="failed" />}
-    </>
-  );
-}
-
 /** The tools that were called, by any of their numbers. */
 function Top({ tools }: { tools: ToolDays[] }) {
   const [by, setBy] = useState<(typeof COLUMNS)[number]>("calls");
@@ -126,7 +118,7 @@ function Top({ tools }: { tools: ToolDays[] }) {
     <Card className="stack" title={t("usage.top")}>
       <Choice className="sort" label={t("tools.sort")} value={by} change={setBy} of={COLUMNS} text={(one) => t(`usage.${one}`)} />
       <Table
-        head={[t("usage.tool"), ...COLUMNS.map((one) => t(`usage.${one}`))]}
+        head={[t("filter.tool"), ...COLUMNS.map((one) => t(`usage.${one}`))]}
         sorted={COLUMNS.indexOf(by) + 1}
         rows={shown.map(({ tool, sums }) => ({
           key: tool.name,

@@ -16,7 +16,7 @@ export function WorkflowGraph({ name, run }: { name: string; run: Schemas["Timel
   const width = (Math.max(0, ...placed.map(({ column }) => column)) + 1) * (WIDTH + ACROSS) - ACROSS;
   const height = (Math.max(0, ...placed.map(({ row }) => row)) + 1) * (HEIGHT + DOWN) - DOWN;
   return (
-    <Card title={t("graph.title")}>
+    <Card title={t("recipe.steps")}>
       <div className="graph" tabIndex={0} dir="ltr">
         <svg viewBox={`0 0 ${width} ${height}`} width={width} height={height} aria-hidden="true">
           {placed.flatMap((step) =>

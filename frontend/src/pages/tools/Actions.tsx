@@ -1,7 +1,7 @@
-import { useQueryClient } from "@tanstack/react-query";
 import { Link, useNavigate } from "@tanstack/react-router";
 import { useState } from "react";
 import { api, data, type Tool } from "../../api/client";
+import { useAction } from "../../parts/action";
 import { Decide, Dialog } from "../../parts/Dialog";
 import { announce } from "../../parts/notices";
 import { Save } from "../../parts/Save";
@@ -34,18 +34,17 @@ export function Actions({ tool }: { tool: Tool }) {
 
 function Deletion({ tool, close }: { tool: Tool; close: () => void }) {
   const navigate = useNavigate();
-  const queries = useQueryClient();
-  const remove = async () => {
-    // First, as this page would ask for the tool again at once.
-    await navigate({ to: "/tools" });
-    try {
-      await data(api.DELETE("/tools/bundles/{bundleID}/tools/{toolSlug}/version/{v}", { params: { path: pathOf(tool) } }));
-      announce(t("tool.deleted", { name: tool.name }));
-    } catch (error) {
-      announce(t("tool.delete.refused", { name: tool.name, reason: (error as Error).message }));
-    }
-    void queries.invalidateQueries();
-  };
+  const remove = useAction(
+    async () => {
+      // First, as this page would ask for the tool again at once.
+      await navigate({ to: "/tools" });
+      return data(api.DELETE("/tools/bundles/{bundleID}/tools/{toolSlug}/version/{v}", { params: { path: pathOf(tool) } }));
+    },
+    {
+      done: () => announce(t("tool.deleted", { name: tool.name })),
+      refused: ({ message }) => t("tool.delete.refused", { name: tool.name, reason: message }),
+    },
+  );
   return (
     <Dialog title={t("tool.delete.title", { name: tool.name })} close={close}>
       <ul className="bullets">
@@ -55,7 +54,7 @@ function Deletion({ tool, close }: { tool: Tool; close: () => void }) {
         <li>{t("tool.delete.trash")}</li>
         {tool.callCount > 0 && <li>{t("tool.delete.used", { n: tool.callCount })}</li>}
       </ul>
-      <Decide label={t("tool.delete")} act={() => void remove()} close={close} />
+      <Decide label={t("tool.delete")} act={() => remove.mutate()} close={close} />
     </Dialog>
   );
 }

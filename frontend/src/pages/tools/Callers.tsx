@@ -1,7 +1,6 @@
 import { api, type Tool } from "../../api/client";
-import { EffectBadge } from "../../parts/EffectBadge";
 import { plain } from "../../parts/json";
-import { Card } from "../../parts/small";
+import { Card, EffectBadge } from "../../parts/small";
 import { Shown } from "../../parts/states";
 import { useRead } from "../../parts/read";
 import { type Key, t } from "../../text";
