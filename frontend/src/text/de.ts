@@ -127,7 +127,7 @@ export const de: Messages = {
   "test.save": "Die Ausgabe als Datei speichern ({type})",
   "test.json.label": "Argumente als JSON: genau das wird gesendet",
   "test.json.invalid": "Zeile {line}, Spalte {column}: Das ist kein JSON",
-  "test.json.object": "Die Argumente müssen ein JSON-Objekt sein",
+  "test.json.object": "Das muss ein JSON-Objekt sein",
   "test.dry": "Probelauf",
   "test.cancel": "Abbrechen",
   "test.running": "Läuft",

@@ -124,7 +124,7 @@ export const en = {
   "test.save": "Save the output as a file ({type})",
   "test.json.label": "Arguments as JSON: exactly this is sent",
   "test.json.invalid": "Line {line}, column {column}: this is not JSON",
-  "test.json.object": "The arguments must be a JSON object",
+  "test.json.object": "This must be a JSON object",
   "test.dry": "Dry run",
   "test.cancel": "Cancel",
   "test.running": "Running",

@@ -107,7 +107,7 @@ export const operations: Record<keyof typeof english, string> = {
 
   "policy.rules": "Geltende Regeln",
   "policy.default": "Wenn keine Regel passt",
-  "policy.order": "deny schlägt ask, ask schlägt allow.",
+  "policy.order": "Verbieten geht vor fragen, fragen vor erlauben.",
   "policy.always": "jeder Aufruf",
   "policy.allow": "erlauben",
   "policy.ask": "fragen",

@@ -233,6 +233,9 @@ def test_a_decision_is_explained_and_a_rule_is_tried_on_past_calls_and_added(ope
     explain = page.locator("form").filter(has=page.get_by_role("heading", name="Explain a call"))
     explain.get_by_label("Tool").fill("greet")
     explain.get_by_label("Caller").fill("mcp:editor")
+    explain.get_by_label("Arguments").fill('{"c": }')
+    expect(explain.get_by_role("alert")).to_have_text("Line 1, column 7: this is not JSON")
+    explain.get_by_label("Arguments").fill("{}")
     explain.get_by_role("button", name="Explain").click()
     expect(explain.get_by_role("status")).to_contain_text("the rule 'no-etc' says deny")
     form = page.get_by_role("form", name="Try and add a rule")
@@ -332,3 +335,5 @@ def test_the_pages_are_accessible_and_fit(
         assert browser.violations() == [], path
         assert not browser.is_too_wide(), path
         assert page.evaluate(TABLES) == 0, path
+        days = [box["x"] for one in page.locator(".days .ends span").all() if (box := one.bounding_box())]
+        assert days == sorted(days), path  # As the bars, in every language.

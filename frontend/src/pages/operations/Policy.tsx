@@ -1,8 +1,9 @@
 import { useMutation } from "@tanstack/react-query";
 import { useState } from "react";
 import { api, data, type Schemas } from "../../api/client";
-import { Form, Line, Lines, Send } from "../../parts/fields";
+import { Form, Line, Send } from "../../parts/fields";
 import { writeExact } from "../../parts/exact";
+import { JsonLines } from "../../parts/JsonLines";
 import { plain, readObject } from "../../parts/json";
 import { Card, EffectBadge } from "../../parts/small";
 import { Shown } from "../../parts/states";
@@ -70,7 +71,7 @@ function Explain() {
       <div className="fields">
         <Line label={t("filter.tool")} required value={tool} change={setTool} />
         <Line label={t("filter.caller")} required value={caller} placeholder="token:ci" change={setCaller} />
-        <Lines label={t("recipe.arguments")} rows={2} dir="ltr" aria-invalid={!("value" in read)} value={text} change={setText} />
+        <JsonLines label={t("recipe.arguments")} read={read} value={text} change={setText} />
       </div>
       <Send label={t("policy.explain.do")} disabled={isPending || !("value" in read)} error={error} />
       {found !== undefined && error === null && <Explained found={found} />}

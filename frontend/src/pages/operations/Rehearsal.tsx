@@ -3,7 +3,8 @@ import { useState } from "react";
 import { api, data, type Schemas } from "../../api/client";
 import { useAction } from "../../parts/action";
 import { writeExact } from "../../parts/exact";
-import { Choice, Form, Line, Lines, Send } from "../../parts/fields";
+import { Choice, Form, Line, Send } from "../../parts/fields";
+import { JsonLines } from "../../parts/JsonLines";
 import { plain, readObject } from "../../parts/json";
 import { announce } from "../../parts/notices";
 import { useSome } from "../../parts/Pages";
@@ -49,7 +50,7 @@ export function Rehearsal() {
         <Line label={t("policy.callers")} value={callers} placeholder="mcp:*" change={setCallers} />
         <Line label={t("policy.reason")} value={reason} change={setReason} />
         <Choice label={t("policy.days")} value={days} change={setDays} of={DAYS} />
-        <Lines label={t("policy.when")} rows={2} dir="ltr" aria-invalid={wrong} value={when} change={setWhen} />
+        <JsonLines label={t("policy.when")} read={read} value={when} change={setWhen} />
       </div>
       <Send label={t("policy.try.do")} disabled={isPending || wrong} error={error} />
       {found !== undefined && rule !== undefined && (

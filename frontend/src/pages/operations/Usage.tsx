@@ -88,7 +88,7 @@ function Days({ tools, first, shows }: { tools: ToolDays[]; first: string; shows
             }),
           )}
         </svg>
-        <p className="small ends" aria-hidden="true">
+        <p className="small ends" dir="ltr" aria-hidden="true">
           <span>{format.format(Date.parse(first))}</span>
           <span>{format.format(Date.parse(days.at(-1)?.begins ?? first))}</span>
         </p>
