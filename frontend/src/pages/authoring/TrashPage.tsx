@@ -2,6 +2,7 @@ import { api, data, type Schemas } from "../../api/client";
 import { useAction } from "../../parts/action";
 import { Heading } from "../../parts/Heading";
 import { announce } from "../../parts/notices";
+import { Row } from "../../parts/Row";
 import { Button, Rows, When } from "../../parts/small";
 import { Empty, Shown } from "../../parts/states";
 import { useRead } from "../../parts/read";
@@ -34,18 +35,12 @@ export function Page() {
         {(found) => (
           <Rows of={rowsOf(found)} none={<Empty title={t("trash.none")} />}>
             {({ about, moment, ...place }) => (
-              <li key={JSON.stringify(place)} className="row">
-                <div className="row-main">
-                  <strong>{place.name}</strong>
-                  <p className="line row-facts">
-                    <span>{about}</span>
-                    {moment !== null && <When moment={moment} />}
-                  </p>
-                </div>
-                <Button aria-label={t("trash.restore.one", { name: place.name })} onClick={() => mutate(place)}>
-                  {t("trash.restore")}
-                </Button>
-              </li>
+              <Row
+                key={JSON.stringify(place)}
+                title={place.name}
+                facts={[about, moment === null ? null : <When key="moment" moment={moment} />]}
+                end={<Button aria-label={t("trash.restore.one", { name: place.name })} onClick={() => mutate(place)}>{t("trash.restore")}</Button>}
+              />
             )}
           </Rows>
         )}

@@ -1,11 +1,11 @@
 import { keepPreviousData, useQueries } from "@tanstack/react-query";
 import { api, type Bundle, data, type Schemas } from "../../api/client";
-import { Button, Switch } from "../../parts/small";
+import { Button } from "../../parts/small";
 import { Check, chosenAfter } from "../../parts/fields";
 import { useRead } from "../../parts/read";
 import { type Key, t } from "../../text";
 import { asQuery, chosenBy, FACETS, type Facet, type Filters } from "./filters";
-import { useSwitch } from "./switches";
+import { Toggle } from "./Toggle";
 
 const FEW = 8;
 
@@ -60,7 +60,6 @@ type GroupProps = {
 };
 
 function FacetGroup({ facet, counts, chosen, bundles, onChange }: GroupProps) {
-  const toggle = useSwitch();
   const found = Object.entries(counts?.[facet === "bundleIDs" ? "bundles" : facet] ?? {}).toSorted(([, a], [, b]) => b - a);
   const listed = found.filter(([value], index) => index < FEW || chosen.includes(value));
   // A bundle that is disabled has no enabled tool to count, and must still be found to enable it.
@@ -82,13 +81,7 @@ function FacetGroup({ facet, counts, chosen, bundles, onChange }: GroupProps) {
         return (
           <div className="beside" key={value}>
             <Check on={chosen.includes(value)} change={(on) => onChange([...chosenAfter(new Set(chosen), value, on)])} count={count}>{name(value)}</Check>
-            {bundle !== undefined && (
-              <Switch
-                label={t("tools.bundle.enabled", { name: name(value) })}
-                on={bundle.isEnabled !== false}
-                onChange={(on) => toggle({ bundle, on })}
-              />
-            )}
+            {bundle !== undefined && <Toggle bundle={bundle} />}
           </div>
         );
       })}

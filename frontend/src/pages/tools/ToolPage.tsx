@@ -6,7 +6,7 @@ import { Heading } from "../../parts/Heading";
 import { writeExact } from "../../parts/exact";
 import { announce } from "../../parts/notices";
 import { SchemaTree } from "../../parts/SchemaTree";
-import { Bullets, Button, Card, Pairs, Switch, When } from "../../parts/small";
+import { Bullets, Button, Card, Pairs, When } from "../../parts/small";
 import { Shown } from "../../parts/states";
 import type { Grant } from "../../parts/Watched";
 import { useRead } from "../../parts/read";
@@ -19,7 +19,7 @@ import { callOf } from "./call";
 import { History } from "./History";
 import { wordsOf } from "./paths";
 import { Marks } from "./ToolRow";
-import { useSwitch } from "./switches";
+import { Toggle } from "./Toggle";
 import { Tester } from "./Tester";
 import { TrustIt } from "./TrustIt";
 import "./tool.css";
@@ -34,7 +34,6 @@ export function Page() {
 }
 
 function Whole({ tool }: { tool: Tool }) {
-  const toggle = useSwitch();
   const { args } = useSearch({ strict: false }) as { args?: string };
   // A new start for the tester, with these arguments.
   const [start, setStart] = useState({ text: args ?? firstArguments(tool), turn: 0 });
@@ -46,7 +45,7 @@ function Whole({ tool }: { tool: Tool }) {
       <header className="line tool-head">
         <Heading text={tool.displayName || tool.name} />
         <Marks tool={tool} />
-        <Switch label={t("tools.enabled", { name: tool.name })} on={tool.isEnabled} onChange={(on) => toggle({ tool, on })} />
+        <Toggle tool={tool} />
         <p className="muted">{tool.description}</p>
         <Actions tool={tool} />
       </header>

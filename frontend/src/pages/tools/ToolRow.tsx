@@ -1,14 +1,13 @@
 import { Link } from "@tanstack/react-router";
 import type { ToolItem } from "../../api/client";
-import { Badge, Switch, When } from "../../parts/small";
+import { Badge, When } from "../../parts/small";
 import { t } from "../../text";
 import { toolPath } from "./paths";
-import { useSwitch } from "./switches";
+import { Toggle } from "./Toggle";
 
 export function ToolRow({ tool }: { tool: ToolItem }) {
-  const toggle = useSwitch();
   return (
-    <li className={tool.isEnabled ? "row" : "row off"}>
+    <li className="row">
       <div className="row-main">
         <p className="line">
           <Link to={toolPath(tool)} className="row-title">{tool.displayName || tool.name}</Link>
@@ -25,11 +24,7 @@ export function ToolRow({ tool }: { tool: ToolItem }) {
         <span>{tool.callCount === 0 ? t("tools.never") : t("tools.calls", { n: tool.callCount })}</span>
         {tool.lastCalledAt !== null && <When moment={tool.lastCalledAt} />}
       </p>
-      <Switch
-        label={t("tools.enabled", { name: tool.name })}
-        on={tool.isEnabled}
-        onChange={(on) => toggle({ tool, on })}
-      />
+      <Toggle tool={tool} />
     </li>
   );
 }
