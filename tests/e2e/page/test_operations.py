@@ -234,7 +234,7 @@ def test_a_decision_is_explained_and_a_rule_is_tried_on_past_calls_and_added(ope
     explain.get_by_label("Tool").fill("greet")
     explain.get_by_label("Caller").fill("mcp:editor")
     explain.get_by_label("Arguments").fill('{"c": }')
-    expect(explain.get_by_role("alert")).to_have_text("Line 1, column 7: this is not JSON")
+    expect(explain.get_by_role("alert")).to_contain_text("Line 1, column 7")
     explain.get_by_label("Arguments").fill("{}")
     explain.get_by_role("button", name="Explain").click()
     expect(explain.get_by_role("status")).to_contain_text("the rule 'no-etc' says deny")
