@@ -332,3 +332,6 @@ def test_the_pages_are_accessible_and_fit(
         assert browser.violations() == [], path
         assert not browser.is_too_wide(), path
         assert page.evaluate(TABLES) == 0, path
+    browser.go("/operations/usage")
+    days = page.locator(".axis span").evaluate_all("all => all.map(one => one.getBoundingClientRect().left)")
+    assert days == sorted(days)  # As the bars, in every language.

@@ -83,7 +83,7 @@ function Days({ tools, first, shows }: { tools: ToolDays[]; first: string; shows
             <Bar key={begins} index={index} sums={sums} shows={shows} most={most} />
           ))}
         </svg>
-        <p className="muted axis" aria-hidden="true">
+        <p className="muted axis" dir="ltr" aria-hidden="true">
           <span>{format.format(Date.parse(first))}</span>
           <span>{format.format(Date.parse(days.at(-1)?.begins ?? first))}</span>
         </p>
