@@ -428,7 +428,8 @@ def test_a_run_is_followed_over_a_lost_connection(
 
 def test_runs_are_filtered_cancelled_and_retried(opened: Open, server: HttpServerProcess) -> None:
     begin(server, "waits", variables={})
-    page = opened().log_in("/runs?state=waiting")
+    browser = opened()
+    page = browser.log_in("/runs?state=waiting")
     page.get_by_label("Tool").fill("linger")
     page.get_by_label("From").fill("2020-01-01")
     expect(page).to_have_url(re.compile("tool=linger&since=2020-01-01"))
@@ -443,6 +444,8 @@ def test_runs_are_filtered_cancelled_and_retried(opened: Open, server: HttpServe
     expect(heading).to_contain_text("cancelled")
     page.get_by_role("button", name="Retry").click()
     expect(heading).to_contain_text("waiting")
+    page.locator(".replaced").wait_for()
+    nothing_wrong(browser)
     page.get_by_role("button", name="Cancel").click()
     expect(heading).to_contain_text("cancelled")
 

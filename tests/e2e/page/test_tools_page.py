@@ -41,11 +41,13 @@ def test_search_filters_and_order_are_in_the_address(opened: Open) -> None:
 
 
 def test_a_switch_counts_at_once_and_for_everybody(opened: Open, server: HttpServerProcess) -> None:
-    page = opened().log_in("/tools?disabled=1")
+    browser = opened()
+    page = browser.log_in("/tools?disabled=1")
     switch = page.get_by_role("switch", name="greet is enabled")
     with page.expect_response("**/tools/bundles/**"):
         switch.click()
     expect(switch).not_to_be_checked()
+    assert browser.violations() == []
     assert server.send("POST", "/tools/invoke/greet", {"args": {"c": "true"}}).code == "tool_disabled"
     with page.expect_response("**/tools/bundles/**"):
         switch.click()
