@@ -53,7 +53,8 @@ class RunTree:
     def retry(self, id: str, iteration: int | None = None, agent: tuple[str, str] | None = None) -> None:
         """Continue a failed or cancelled run after its last complete iteration, or after an earlier one.
 
-        `agent`, a definition and a provider, replaces the agent by one with, for example, another budget.
+        A workflow begins the steps of an iteration in which one failed again. `agent`, a definition and a
+        provider, replaces the agent by one with, for example, another budget.
 
         Raises `ConflictError` for a run of another state, of a sub-agent, or with later runs in its session.
         """
