@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
 import { plain, readObject } from "../src/parts/json";
+import { typeOf } from "../src/parts/SchemaTree";
 import { readAnswer, readExact, shownExact, writeExact } from "../src/parts/exact";
 import { literal } from "../src/pages/tools/copies";
 
@@ -30,4 +31,10 @@ test("an answer has numbers of the page, and those of tools as they are written"
 
 test("a value is written as Python writes it", () => {
   expect(literal({ a: [null, true, false, 1.5, "x\ny"] })).toBe('{"a": [None, True, False, 1.5, "x\\ny"]}');
+});
+
+test("a type is written so that it is read in one way", () => {
+  const fields = { type: "array", items: { enum: ["a", "b"] } };
+  expect(typeOf(fields, {})).toBe('("a" | "b")[]');
+  expect(typeOf({ type: "array", items: { type: "string" } }, {})).toBe("string[]");
 });

@@ -29,7 +29,10 @@ export function typeOf(schema: Schema, root: Schema): string {
   const choices = choicesOf(schema);
   if (choices.length > 0) return choices.map((one) => typeOf(followed(one, root), root)).join(" | ");
   const type = Array.isArray(schema.type) ? schema.type.join(" | ") : String(schema.type ?? "any");
-  if (type === "array" && isSchema(schema.items)) return `${typeOf(followed(schema.items, root), root)}[]`;
+  if (type === "array" && isSchema(schema.items)) {
+    const items = typeOf(followed(schema.items, root), root);
+    return items.includes(" | ") ? `(${items})[]` : `${items}[]`;
+  }
   return typeof schema.format === "string" ? `${type} (${schema.format})` : type;
 }
 

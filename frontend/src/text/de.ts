@@ -101,7 +101,7 @@ export const de: Messages = {
   "tool.modified": "Geändert",
   "tool.history": "Verlauf",
   "tool.history.none": "Noch niemand hat es aufgerufen",
-  "tool.history.again": "Diese Argumente benutzen: {arguments}",
+  "tool.history.again": "Verwenden: {arguments}",
   "tool.history.all": "Alle seine Zeilen im Audit-Log",
   "tool.callers": "Wer es aufrufen darf",
   "tool.callers.page": "Sie, auf dieser Seite",

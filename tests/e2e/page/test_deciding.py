@@ -149,6 +149,26 @@ def test_a_call_is_approved_and_another_denied_on_a_phone(opened: Open, server: 
     assert "Not today." in json.dumps(result(server, second)["result"])
 
 
+def test_a_card_that_comes_under_the_finger_takes_no_tap(opened: Open, server: HttpServerProcess) -> None:
+    asked = [ask(server, f"echo {name}") for name in ("lower", "upper")]
+    page = opened(size=PHONE).log_in("/approvals")
+    box = request(page, "echo upper").get_by_role("button", name="Approve").bounding_box()
+    assert box is not None
+    # What a second tap would meet in the moment in which the first card goes.
+    page.evaluate(
+        """([x, y]) => { window.met = new Promise(done => new MutationObserver(
+            () => done(document.elementFromPoint(x, y).closest("button")?.innerText ?? ""),
+        ).observe(document.querySelector(".approvals > ul"), {childList: true})) }""",
+        [box["x"] + 20, box["y"] + 20],
+    )
+    request(page, "echo upper").get_by_role("button", name="Approve").click()
+    assert page.evaluate("window.met") == ""
+    request(page, "echo lower").get_by_role("button", name="Deny").click()
+    expect(page.get_by_text("No call waits for you")).to_be_visible()
+    for call in asked:
+        server.send("GET", f"/tools/calls/{call}/events")  # Until its end.
+
+
 def revoke(page: Page, text: str) -> None:
     grants = page.get_by_role("region", name="Decisions in force").get_by_role("listitem")
     grant = grants.filter(has_text=text)
@@ -408,7 +428,8 @@ def test_a_run_is_followed_over_a_lost_connection(
 
 def test_runs_are_filtered_cancelled_and_retried(opened: Open, server: HttpServerProcess) -> None:
     begin(server, "waits", variables={})
-    page = opened().log_in("/runs?state=waiting")
+    browser = opened()
+    page = browser.log_in("/runs?state=waiting")
     page.get_by_label("Tool").fill("linger")
     page.get_by_label("From").fill("2020-01-01")
     expect(page).to_have_url(re.compile("tool=linger&since=2020-01-01"))
@@ -423,6 +444,8 @@ def test_runs_are_filtered_cancelled_and_retried(opened: Open, server: HttpServe
     expect(heading).to_contain_text("cancelled")
     page.get_by_role("button", name="Retry").click()
     expect(heading).to_contain_text("waiting")
+    page.locator(".replaced").wait_for()
+    nothing_wrong(browser)
     page.get_by_role("button", name="Cancel").click()
     expect(heading).to_contain_text("cancelled")
 

@@ -41,11 +41,13 @@ def test_search_filters_and_order_are_in_the_address(opened: Open) -> None:
 
 
 def test_a_switch_counts_at_once_and_for_everybody(opened: Open, server: HttpServerProcess) -> None:
-    page = opened().log_in("/tools?disabled=1")
+    browser = opened()
+    page = browser.log_in("/tools?disabled=1")
     switch = page.get_by_role("switch", name="greet is enabled")
     with page.expect_response("**/tools/bundles/**"):
         switch.click()
     expect(switch).not_to_be_checked()
+    assert browser.violations() == []
     assert server.send("POST", "/tools/invoke/greet", {"args": {"c": "true"}}).code == "tool_disabled"
     with page.expect_response("**/tools/bundles/**"):
         switch.click()
@@ -223,13 +225,16 @@ def test_pages_are_accessible_and_fit(
     browser.context.add_init_script(f"localStorage.setItem('toolcrib.language', '{language}')")
     found = server.send("GET", "/tools/search?q=look").json["tools"][0]
     tool = f"/tools/{found['bundleID']}/{found['slug']}/{found['version']}"
+    server.send("POST", "/tools/invoke/look", {"args": {"c": "echo history"}})
     page = browser.log_in()
-    for path, shown in (("/tools", ".row"), (tool, ".rjsf input")):
+    for path, shown in (("/tools", ".row"), (tool, ".history button")):
         browser.go(path)
         page.locator(shown).first.wait_for()
         expect(page.locator(".loading")).to_have_count(0)
         assert browser.violations() == []
         assert not browser.is_too_wide()
+    page.set_viewport_size({"width": 640, "height": 400})  # A desk at 200 %.
+    assert page.locator(".nav").evaluate("one => one.scrollWidth <= one.clientWidth")
     page.keyboard.press("Control+k")
     page.get_by_role("dialog").wait_for()
     assert browser.violations() == []

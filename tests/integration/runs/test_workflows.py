@@ -216,7 +216,7 @@ async def test_a_failed_run_is_retried_from_its_failed_step(crib: Crib) -> None:
         run_id = project.workflows.start("again")
         assert (await project.runs.wait(run_id)).state == "failed"
         broken[0] = False
-        project.runs.retry(run_id, 1)
+        project.runs.retry(run_id)
         run = await project.runs.wait(run_id)
         assert (run.state, run.answer, counted[0]) == ("done", '"after 1"', 1)
         with pytest.raises(InvalidInput, match="cannot be forked"):
