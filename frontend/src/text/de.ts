@@ -3,6 +3,7 @@ import { build } from "./de.build";
 import { operations } from "./operations.de";
 
 export { errors } from "./errors.de";
+export { touches } from "./touches.de";
 
 /** Every text of the page in German. */
 export const de: Messages = {
