@@ -31,14 +31,21 @@ export function useSwitch(): (change: Change) => void {
       client.setQueriesData({}, (found: unknown) => switched(found, id, on));
       return { before };
     },
-    onError: (error, { tool, bundle }, context) => {
+    onError: (error, change, context) => {
       for (const [key, found] of context?.before ?? []) client.setQueryData(key, found);
-      const name = tool === undefined ? bundle.displayName || bundle.slug : tool.name;
-      announce(t("tools.switch.refused", { name, reason: error.message }));
+      announce(t("tools.switch.refused", { name: nameOf(change), reason: error.message }));
+    },
+    // Most lists leave out what is off.
+    onSuccess: (_, change) => {
+      if (!change.on) announce(t("tools.switched.off", { name: nameOf(change) }), () => mutate({ ...change, on: true }));
     },
     onSettled: () => client.invalidateQueries(),
   });
   return mutate;
+}
+
+function nameOf({ tool, bundle }: Change): string {
+  return tool === undefined ? bundle.displayName || bundle.slug : tool.name;
 }
 
 function switched(found: unknown, id: string, on: boolean): unknown {
