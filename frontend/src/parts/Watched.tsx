@@ -1,6 +1,6 @@
 import { useState } from "react";
 import type { Schemas } from "../api/client";
-import { t } from "../text";
+import { t, touch } from "../text";
 import { Check, chosenAfter } from "./fields";
 import { plain } from "./json";
 import { Bullets, Button } from "./small";
@@ -34,13 +34,13 @@ export function Watched({ watched, label, take }: Props) {
               <legend>{t(`watch.${name}`)}</legend>
               {grants.map((one) => (
                 <Check key={`${one.permission} ${one.value}`} on={chosen.has(one)} change={(on) => setChosen(chosenAfter(chosen, one, on))}>
-                  {plain(one.words ?? "")} <small className="muted">{`permissions.${one.permission}: ${plain(one.why ?? "")}`}</small>
+                  {plain(touch(one.words ?? ""))} <small className="muted">{`permissions.${one.permission}: ${plain(one.why ?? "")}`}</small>
                 </Check>
               ))}
             </fieldset>
           ),
       )}
-      {never.length > 0 && <Lines title={t("watch.closed")} lines={never.map((one) => `${one.words}: ${one.why}`)} />}
+      {never.length > 0 && <Lines title={t("watch.closed")} lines={never.map((one) => `${touch(one.words ?? "")}: ${one.why}`)} />}
       <details>
         <summary>{t("watch.observed")}</summary>
         {USES.map((use) => (

@@ -3,6 +3,7 @@ import { build } from "./de.build";
 import { operations } from "./operations.de";
 
 export { errors } from "./errors.de";
+export { touches } from "./touches.de";
 
 /** Every text of the page in German. */
 export const de: Messages = {
@@ -55,6 +56,8 @@ export const de: Messages = {
   "tools.none.hint": "Nehmen Sie weniger Wörter oder Filter.",
   "tools.enabled": "{name} ist eingeschaltet",
   "tools.bundle.enabled": "Alle von {name}",
+  "tools.switched.off": "{name} ist abgeschaltet.",
+  "notice.undo": "Rückgängig",
   "tools.switch.refused": "{name} wurde nicht umgeschaltet: {reason}",
   "tools.calls": "{n} Aufruf|{n} Aufrufe",
   "tools.never": "nie aufgerufen",

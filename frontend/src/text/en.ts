@@ -52,6 +52,8 @@ export const en = {
   "tools.none.hint": "Use fewer words or filters.",
   "tools.enabled": "{name} is enabled",
   "tools.bundle.enabled": "All of {name}",
+  "tools.switched.off": "{name} is off.",
+  "notice.undo": "Undo",
   "tools.switch.refused": "{name} was not switched: {reason}",
   "tools.calls": "{n} call|{n} calls",
   "tools.never": "never called",

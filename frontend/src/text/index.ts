@@ -12,6 +12,7 @@ type Language = keyof typeof LANGUAGES | "pseudo";
 const STORED = "toolcrib.language";
 let messages: Messages = en;
 let errors: Record<string, string> = {};
+let touches: readonly [string, string][] = [];
 let plural = new Intl.PluralRules("en");
 export let language: Language = "en";
 
@@ -24,7 +25,7 @@ function wanted(): Language {
 /** Load the texts of the language that this person chose, or that the browser names. */
 export async function loadLanguage(): Promise<void> {
   language = wanted();
-  if (language === "de") ({ de: messages, errors } = await import("./de"));
+  if (language === "de") ({ de: messages, errors, touches } = await import("./de"));
   else if (language === "pseudo") messages = pseudo();
   else messages = en;
   const locale = language === "pseudo" ? "ar" : language;
@@ -52,6 +53,15 @@ export function t(key: Key, values: Record<string, string | number> = {}): strin
 /** Return what an error code means in this language; "" where the server's own message is in it. */
 export function meaning(code: string): string {
   return errors[code] ?? "";
+}
+
+/** Return a line of what a call may touch in this language. */
+export function touch(line: string): string {
+  for (const [english, own] of touches) {
+    const [before = "", value] = english.split("{}");
+    if (value === undefined ? line === english : line.startsWith(before)) return own.replace("{}", () => line.slice(before.length));
+  }
+  return line;
 }
 
 export function number(value: number): string {

@@ -49,9 +49,11 @@ def test_a_switch_counts_at_once_and_for_everybody(opened: Open, server: HttpSer
     expect(switch).not_to_be_checked()
     assert browser.violations() == []
     assert server.send("POST", "/tools/invoke/greet", {"args": {"c": "true"}}).code == "tool_disabled"
+    notice = page.get_by_role("status").filter(has_text="greet is off.")
     with page.expect_response("**/tools/bundles/**"):
-        switch.click()
+        notice.get_by_role("button", name="Undo").click()
     expect(switch).to_be_checked()
+    expect(notice).to_have_count(0)
 
 
 def test_a_refused_switch_goes_back_and_says_why(opened: Open, server: HttpServerProcess) -> None:

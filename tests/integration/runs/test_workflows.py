@@ -223,6 +223,37 @@ async def test_a_failed_run_is_retried_from_its_failed_step(crib: Crib) -> None:
             project.runs.fork(run_id, 0, '["inputs that nobody checks"]')
 
 
+async def test_a_retry_begins_again_only_what_ended_the_run(crib: Crib) -> None:
+    flow(
+        crib,
+        "mail",
+        {"id": "each", "tool": "send", "foreach": ["ann", "bob", "cem"], "args": {"to": "${item}"}},
+        {"id": "beside", "tool": "send", "args": {"to": "log"}},
+        {"id": "after", "tool": "send", "args": {"to": "${steps.each.value}"}},
+    )
+    async with crib.open() as project:
+        sent, broken = list[Any](), [True]
+
+        @project.toolset.tool
+        def send(to: Any) -> str:
+            """Fail for one of them at first."""
+            if to == "bob" and broken[0]:
+                raise ValueError("not yet")
+            sent.append(to)
+            return f"{to} has it"
+
+        run_id = project.workflows.start("mail")
+        assert (await project.runs.wait(run_id)).state == "failed"
+        project.runs.retry(run_id)
+        assert (await project.runs.wait(run_id)).state == "failed"
+        assert sorted(sent) == ["ann", "cem", "log"]
+        broken[0] = False
+        project.runs.retry(run_id)
+        assert (await project.runs.wait(run_id)).state == "done"
+        assert sorted(sent[:3]) == ["ann", "cem", "log"]
+        assert sent[3:] == ["bob", ["ann has it", "bob has it", "cem has it"]]
+
+
 async def test_inputs_and_names_are_checked_before_anything_is_stored(crib: Crib) -> None:
     workflow(crib, REPORT)
     flow(crib, "x", {"id": "a", "workflow": "y"})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +25,7 @@ from toolcrib.spec import (
     Network,
     Permissions,
     PythonExec,
+    SecretSpec,
     SqlExec,
     Step,
     Tool,
@@ -101,6 +103,20 @@ def test_such_a_comparison_is_found() -> None:
             ["everything that the tools it calls may touch: one, two"],
             [],
         ),
+        (
+            tool_of("python", PythonExec("m", "f"), Permissions(Network("host"), env=("LANG",))),
+            ["network: this machine's whole network", "environment variable LANG"],
+            ["network: this machine's whole network", "environment variable LANG"],
+        ),
+        (
+            tool_of(
+                "python",
+                PythonExec("m", "f"),
+                Permissions(Network("hosts", ("a.example",)), secrets=(SecretSpec("KEY"),)),
+            ),
+            ["network: a.example", "secret KEY"],
+            ["network: a.example", "secret KEY"],
+        ),
         (tool_of("function", FunctionExec("m:f")), ["run inside this process, not confined"], []),
         (tool_of("python", PythonExec("m", "f")), ["nothing of this machine"], []),
         (tool_of("file", FileExec("read", "a")), ["nothing of this machine"], []),
@@ -110,6 +126,15 @@ def test_such_a_comparison_is_found() -> None:
 )
 def test_what_a_call_may_touch_in_words(tool: Tool, lines: list[str], acts: list[str]) -> None:
     assert (may_touch(tool), effects(tool)) == (lines, acts)
+    assert all(any(phrase.fullmatch(line) for phrase in page_phrases()) for line in lines)
+
+
+def page_phrases() -> list[re.Pattern[str]]:
+    """Return the lines that the web page has in German, `{}` being anything."""
+    text = Path("frontend/src/text/touches.de.ts").read_text()
+    phrases = [str(phrase) for phrase in re.findall(r'^  \["(.*?)", ', text, re.MULTILINE)]
+    assert phrases
+    return [re.compile(re.escape(phrase).replace(r"\{\}", ".+")) for phrase in phrases]
 
 
 def test_the_hosts_of_requests() -> None:

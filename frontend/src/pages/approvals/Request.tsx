@@ -9,7 +9,7 @@ import { plain, readObject } from "../../parts/json";
 import { announce } from "../../parts/notices";
 import { Badge, Button, Fold, Left, Pairs, When } from "../../parts/small";
 import { useRead } from "../../parts/read";
-import { t } from "../../text";
+import { t, touch } from "../../text";
 import { Facts } from "./Facts";
 
 type Approval = Schemas["ApprovalAnswer"];
@@ -51,7 +51,7 @@ function One({ request, group }: { request: Approval; group: Approval[] }) {
         <span>{t("approvals.by", { caller: plain(callers.join(", ")) })}</span>
         <When moment={request.askedAt} />
         {request.touches.map((one) => (
-          <Badge key={one}>{plain(one)}</Badge>
+          <Badge key={one}>{plain(touch(one))}</Badge>
         ))}
       </p>
       {edited === null ? (

@@ -6,7 +6,7 @@ import { Badge, Bullets, Fold } from "../../parts/small";
 import { Shown } from "../../parts/states";
 import { Sure } from "../../parts/Sure";
 import { useRead } from "../../parts/read";
-import { t } from "../../text";
+import { t, touch } from "../../text";
 import { groupsBy } from "./diff";
 
 type Waiting = Schemas["ToolTrust"];
@@ -65,7 +65,7 @@ function Group({ group }: { group: Waiting[] }) {
             <Fold title={t(tool.status === "new" ? "trust.files" : "trust.diff")}>
               {() => (
                 <div className="stack">
-                  <Bullets of={tool.touches} />
+                  <Bullets of={tool.touches.map(touch)} />
                   <DiffLines text={tool.diff} />
                 </div>
               )}

@@ -4,7 +4,7 @@ import { Decide, Dialog } from "../../parts/Dialog";
 import { plain } from "../../parts/json";
 import { Bullets } from "../../parts/small";
 import { Check } from "../../parts/fields";
-import { t } from "../../text";
+import { t, touch } from "../../text";
 import type { DraftTool } from "./drafts";
 
 type Question = { tool: DraftTool; watch: boolean; answer: (yes: boolean) => void };
@@ -59,5 +59,5 @@ export function useTrusted(draft: { text: string } | { tool: string }, look: () 
 
 export function Touches({ tool }: { tool: DraftTool }) {
   if (tool.unavailableBecause !== null) return <p className="wrong">{t("tool.unavailable", { reason: plain(tool.unavailableBecause) })}</p>;
-  return <Bullets of={tool.touches} />;
+  return <Bullets of={tool.touches.map(touch)} />;
 }

@@ -18,6 +18,8 @@ export function Toggle({ tool, bundle }: Props) {
         ? data(api.PATCH("/tools/bundles/{bundleID}", { params: { path: { bundleID: bundle.id } }, body }))
         : data(api.PATCH("/tools/bundles/{bundleID}/tools/{toolSlug}/version/{v}", { params: { path: pathOf(tool) }, body })));
     },
+    // Most lists leave out what is off.
+    onSuccess: (_, isEnabled) => isEnabled || announce(t("tools.switched.off", { name }), () => mutate(true)),
     onError: ({ message }) => announce(t("tools.switch.refused", { name, reason: message })),
     onSettled: () => client.invalidateQueries(),
   });

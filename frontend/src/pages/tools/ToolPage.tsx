@@ -10,7 +10,7 @@ import { Bullets, Button, Card, Pairs, When } from "../../parts/small";
 import { Shown } from "../../parts/states";
 import type { Grant } from "../../parts/Watched";
 import { useRead } from "../../parts/read";
-import { type Key, number, t } from "../../text";
+import { type Key, number, t, touch } from "../../text";
 import { given, nextVersion, textOf } from "../authoring/drafts";
 import { useTrusted } from "../authoring/trust";
 import { Actions } from "./Actions";
@@ -55,7 +55,7 @@ function Whole({ tool }: { tool: Tool }) {
       {question}
       <div className="tool-facts">
         <Card title={t("tool.touches")}>
-          <Bullets of={tool.touches.length === 0 ? [t("tool.touches.none")] : tool.touches} />
+          <Bullets of={tool.touches.length === 0 ? [t("tool.touches.none")] : tool.touches.map(touch)} />
         </Card>
         <Card title={t("recipe.arguments")}>
           <SchemaTree schema={tool.argSchema} none={t("tool.arguments.none")} />

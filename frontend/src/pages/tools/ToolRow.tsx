@@ -1,11 +1,12 @@
 import { Link } from "@tanstack/react-router";
 import type { ToolItem } from "../../api/client";
 import { Badge, When } from "../../parts/small";
-import { t } from "../../text";
+import { t, touch } from "../../text";
 import { toolPath } from "./paths";
 import { Toggle } from "./Toggle";
 
 export function ToolRow({ tool }: { tool: ToolItem }) {
+  const touches = tool.touches.map(touch);
   return (
     <li className="row">
       <div className="row-main">
@@ -16,7 +17,7 @@ export function ToolRow({ tool }: { tool: ToolItem }) {
         <p className="row-about">{tool.description}</p>
         <p className="line row-facts">
           <span>{tool.kind}</span>
-          {tool.touches.length > 0 && <span className="one-line" title={tool.touches.join("\n")}>{tool.touches.join(" · ")}</span>}
+          {touches.length > 0 && <span className="one-line" title={touches.join("\n")}>{touches.join(" · ")}</span>}
           <Marks tool={tool} />
         </p>
       </div>

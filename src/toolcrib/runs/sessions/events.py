@@ -101,6 +101,11 @@ class RunEvents:
         query = "SELECT number, kind FROM run_events WHERE run_id = ? ORDER BY number DESC LIMIT 1"
         return any(number <= after and kind in ENDED for number, kind in self._database.rows(query, run_id))
 
+    def retried_after(self, run_id: str) -> int:
+        """Return the iteration after which the last retry continued the run; 0 without one."""
+        query = "SELECT iteration FROM run_events WHERE run_id = ? AND kind = 'retried' ORDER BY number"
+        return max((int(number) for (number,) in self._database.rows(query, run_id)[-1:]), default=0)
+
     def _newer(self, keys: Sequence[str]) -> Mapping[str, bool]:
         last = self.last
         return {key: True for key in keys if int(key) < last}

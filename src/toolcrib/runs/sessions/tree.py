@@ -5,7 +5,6 @@ from __future__ import annotations
 from toolcrib.errors import ConflictError, InvalidInput, NotFoundError
 from toolcrib.runs.sessions.events import RunNotes
 from toolcrib.runs.sessions.records import ENDED, Run
-from toolcrib.runs.sessions.results import use_ends
 from toolcrib.runs.sessions.store import TAKE_SESSION, RunDraft, RunStore, require_length
 from toolcrib.runs.sessions.transitions import end_run
 from toolcrib.spec.identifier import new_id
@@ -53,8 +52,7 @@ class RunTree:
     def retry(self, id: str, iteration: int | None = None, agent: tuple[str, str] | None = None) -> None:
         """Continue a failed or cancelled run after its last complete iteration, or after an earlier one.
 
-        A workflow begins the steps of an iteration in which one failed again. `agent`, a definition and a
-        provider, replaces the agent by one with, for example, another budget.
+        `agent`, a definition and a provider, replaces the agent by one with, for example, another budget.
 
         Raises `ConflictError` for a run of another state, of a sub-agent, or with later runs in its session.
         """
@@ -133,14 +131,10 @@ def _cut(notes: RunNotes, run: Run, iteration: int | None) -> int:
     """Take everything after an iteration out of the conversation; return the iteration."""
     tx = notes.tx
     query = "SELECT number FROM run_iterations WHERE run_id = ? AND live = 1 AND ended_at IS NOT NULL"
-    complete = [0, *sorted(int(number) for (number,) in tx.all(query, run.id))]
-    if iteration is not None and iteration not in complete:
-        raise NotFoundError(f"run {run.id} has no complete iteration {iteration}")
-    keep = complete[-1] if iteration is None else iteration
-    failed = iteration is None and run.state == "failed" and run.agent.startswith("workflow:")
-    if failed and any(end.error is not None for end in use_ends(tx, run.id, keep)):
-        # A step that failed would end the workflow again at once, so it is begun again.
-        keep = complete[-2]
+    complete = [int(number) for (number,) in tx.all(query, run.id)]
+    keep = max(complete, default=0) if iteration is None else iteration
+    if keep and keep not in complete:
+        raise NotFoundError(f"run {run.id} has no complete iteration {keep}")
     tx.run("UPDATE run_messages SET live = 0 WHERE run_id = ? AND iteration > ?", run.id, keep)
     tx.run("UPDATE run_iterations SET live = 0 WHERE run_id = ? AND number > ?", run.id, keep)
     return keep

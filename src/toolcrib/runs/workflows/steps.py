@@ -36,6 +36,8 @@ _NO_MESSAGE = b'{"parts":[],"kind":"response"}'
 
 Seen = dict[str, dict[str, Any]]
 """The steps that are over, by id, as templates see them."""
+Loops = dict[str, dict[str, Any]]
+"""What a step begins, by the id of each call or run, with the names that only its templates see."""
 
 
 class WorkflowSteps:
@@ -57,8 +59,8 @@ class WorkflowSteps:
         try:
             parts = WorkflowSet.of(claim.definition)
             inputs = json.loads(claim.run.prompt)
-            seen, ready = _progress(parts.workflow, inputs, self._ends(claim))
-            uses = [use for plan, items in ready for use in self._uses(claim, plan, items, (inputs, seen))]
+            seen, ready = _progress(parts.workflow, inputs, self._ends(claim, parts.workflow))
+            uses = [use for plan, loops in ready for use in self._uses(claim, plan, loops, (inputs, seen))]
             step = ModelStep(_NO_MESSAGE, WORKFLOW_PROVIDER, Usage(), claim.taken_at, perf_counter() - began)
             if not uses and len(seen) < len(parts.workflow.plans):
                 raise ToolFailed(f"the steps of {parts.workflow.name} wait for each other")
@@ -72,22 +74,30 @@ class WorkflowSteps:
         except ToolcribError as error:
             self._runs.fail(claim, error)
 
-    def _ends(self, claim: ClaimedRun) -> dict[str, UseEnd]:
-        """Return how what this run has begun has ended, by the id of the step, or by `ID[INDEX]`."""
+    def _ends(self, claim: ClaimedRun, workflow: Workflow) -> dict[str, UseEnd]:
+        """Return how what this run has begun has ended, by the id of the step, or by `ID[INDEX]`.
+
+        What failed and so ended the run is left out once the run was retried: it begins again.
+        """
         store = self._runs.store
         # A retry replaces later iterations: what they had begun is begun again.
         live = [one.number for one in store.iterations(claim.run.id) if one.live]
+        retried = store.events.retried_after(claim.run.id)
+        ending = {plan.step.id for plan in workflow.plans if plan.step.on_error == "fail"}
         with store.database.read() as tx:
-            return {end.use_id: end for number in live for end in use_ends(tx, claim.run.id, number)}
+            return {
+                end.use_id: end
+                for number in live
+                for end in use_ends(tx, claim.run.id, number)
+                if end.error is None or number > retried or end.use_id.partition("[")[0] not in ending
+            }
 
     def _uses(
-        self, claim: ClaimedRun, plan: Plan, items: list[Any] | None, known: tuple[Mapping[str, Any], Seen]
+        self, claim: ClaimedRun, plan: Plan, loops: Loops, known: tuple[Mapping[str, Any], Seen]
     ) -> Iterator[NewUse]:
         """Yield what a step begins: one call or run, or one for each item."""
         kind, _, name = plan.step.tool.partition(":")
-        for index, item in enumerate([None] if items is None else items):
-            loop = {} if items is None else dict(zip(LOOP_NAMES, (item, index), strict=True))
-            use_id = plan.step.id if items is None else f"{plan.step.id}[{index}]"
+        for use_id, loop in loops.items():
             try:
                 given = render_value(plan.args, _values(*known, **loop))
                 if kind == "tool":
@@ -101,13 +111,13 @@ class WorkflowSteps:
 
 def _progress(
     workflow: Workflow, inputs: Mapping[str, Any], ends: Mapping[str, UseEnd]
-) -> tuple[Seen, list[tuple[Plan, list[Any] | None]]]:
-    """Return the steps that are over, and those to begin now with the items of a `foreach`.
+) -> tuple[Seen, list[tuple[Plan, Loops]]]:
+    """Return the steps that are over, and those to begin now.
 
     Raises the error of a step that ends the workflow.
     """
     seen: Seen = {}
-    ready: dict[str, tuple[Plan, list[Any] | None]] = {}
+    ready: dict[str, tuple[Plan, Loops]] = {}
     # A step that is skipped may let others begin, so all are looked at until nothing changes.
     changed = True
     while changed:
@@ -121,12 +131,11 @@ def _progress(
             if not all(test(render_value(value, values)) for value, test in plan.when):
                 seen[step] = {"status": "skipped"}
                 continue
-            items = None if plan.foreach is None else _items(plan, values)
-            keys = [step] if items is None else [f"{step}[{index}]" for index in range(len(items))]
-            if all(key in ends for key in keys):
-                seen[step] = _over(plan, workflow, [ends[key] for key in keys])
+            loops = _loops(plan, values)
+            if missing := {key: loop for key, loop in loops.items() if key not in ends}:
+                ready[step] = plan, missing
             else:
-                ready[step] = plan, items
+                seen[step] = _over(plan, workflow, [ends[key] for key in loops])
     return seen, list(ready.values())
 
 
@@ -151,13 +160,17 @@ def _over(plan: Plan, workflow: Workflow, ends: list[UseEnd]) -> dict[str, Any]:
     return {**found, "value": step.default} if step.on_error == "default" else found
 
 
-def _items(plan: Plan, values: Values) -> list[Any]:
-    assert plan.foreach is not None
+def _loops(plan: Plan, values: Values) -> Loops:
+    if plan.foreach is None:
+        return {plan.step.id: {}}
     items = render_value(plan.foreach, values)
     if not isinstance(items, list) or len(items) > _MAX_ITEMS:
         what = f"a list of {len(items):,} items" if isinstance(items, list) else "no list"
         raise ToolFailed(f"foreach of step {plan.step.id} gives {what}; it takes at most {_MAX_ITEMS:,}")
-    return items
+    pairs = enumerate(items)
+    return {
+        f"{plan.step.id}[{index}]": dict(zip(LOOP_NAMES, (item, index), strict=True)) for index, item in pairs
+    }
 
 
 def _child(claim: ClaimedRun, callee: str, given: dict[str, Any]) -> RunDraft:
