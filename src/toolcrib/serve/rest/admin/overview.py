@@ -162,7 +162,7 @@ def give_trust(request: RestRequest) -> Answer:
 
     Settings are trusted on the command line: `toolcrib trust`.
     """
-    require_person(request, "give trust", "A person can: toolcrib trust")
+    require_person(request, "trust", "toolcrib trust")
     project, body = request.services.project, request.body()
     trust, files = project.trust, project.files_as_tools()
     sheets = [trust.sheet(files.get(name) or project.get(name)) for name in body.tools]
