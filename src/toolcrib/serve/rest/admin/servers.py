@@ -34,7 +34,7 @@ class ServerAnswer(Struct, kw_only=True):
     transport: Literal["stdio", "http", "sse"]
     where: str
     """Its command line or address."""
-    state: Literal["not trusted", "stopped", "starting", "ready", "waiting"]
+    state: Literal["not trusted", "stopped", "logging in", "starting", "ready", "waiting"]
     """`stopped`: not needed yet; `waiting`: it failed, and starts again after a pause."""
     protocol: str | None
     tools: list[str]
