@@ -214,11 +214,12 @@ def test_identical_calls_are_decided_at_once_and_compared_with_the_last(
     for call in calls:
         server.send("GET", f"/tools/calls/{call}/events")  # Until its end.
         assert result(server, call)["status"] == "ok"
-    ask(server, "echo single")
+    ask(server, "echo single " + "x" * 30_000)
     card = request(page, "echo single")
     card.get_by_text("More about this call").click()
     expect(card.locator("del")).to_have_text('"echo twin"')
-    expect(card.locator("ins")).to_have_text('"echo single"')
+    expect(card.locator("ins")).to_contain_text('"echo single xxx')
+    expect(card.locator("ins")).to_contain_text("Show all 30,014 characters")
     nothing_wrong(browser)
     card.get_by_role("button", name="Deny").click()
     expect(card).to_have_count(0)
