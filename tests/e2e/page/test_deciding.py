@@ -367,6 +367,7 @@ def test_by_keyboard_alone_a_call_is_approved_and_its_run_followed(
     keys.press("Enter")
     reach("button", "Approve")
     expect(page.get_by_text("look was approved")).to_be_visible()
+    expect(page.locator("#main")).to_be_focused()
     reach("link", "Runs")
     reach("link", "asks")
     expect(page).to_have_url(re.compile(run))

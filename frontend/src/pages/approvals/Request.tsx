@@ -117,7 +117,10 @@ function useDecision(group: Approval[]) {
       announce(t("approvals.refused", { tool: request.tool, reason }));
     }
   };
-  return useAction((decision: Decision) => Promise.all(group.map((request) => one(request, decision))));
+  return useAction((decision: Decision) => Promise.all(group.map((request) => one(request, decision))), {
+    // The buttons go with the card, and a keyboard would begin at the top of the page again.
+    done: () => document.getElementById("main")?.focus(),
+  });
 }
 
 function decide({ id, seal }: Approval, decision: Decision) {
