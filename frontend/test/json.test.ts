@@ -12,6 +12,7 @@ test("the text of an object is read, and the place of an error named", () => {
 });
 
 test("hidden characters are written out, and others stay", () => {
+  expect(plain("so\u00adft\u{e0041}")).toBe("so\\u00adft\\udb40\\udc41");
   expect(plain("a\u202eb\u001b[31m\tc\n😀ü")).toBe("a\\u202eb\\u001b[31m\tc\n😀ü");
 });
 

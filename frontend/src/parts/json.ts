@@ -38,11 +38,11 @@ function couldGoOn(text: string): boolean {
   }
 }
 
-// Controls but tab and line feed, and what changes the direction of text or has no width (Unicode TR 36).
-// oxlint-disable-next-line no-control-regex
-const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g;
+// Controls but tab and line feed, and what changes the direction of text or leaves no ink (Unicode TR 36).
+// oxlint-disable-next-line no-misleading-character-class
+const HIDDEN = /(?![\t\n])[\p{C}\p{Zl}\p{Zp}\u034f\u115f\u1160\u2800\u3164\ufe00-\ufe0e\uffa0\u{e0100}-\u{e01ef}]/gu;
 
-/** Return a text with its hidden characters written out. */
+/** Return a text with its hidden characters written out as in JSON, so JSON stays the same value. */
 export function plain(text: string): string {
-  return text.replace(HIDDEN, (one) => `\\u${one.charCodeAt(0).toString(16).padStart(4, "0")}`);
+  return text.replace(HIDDEN, (one) => one.split("").map((unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`).join(""));
 }

@@ -33,6 +33,7 @@ export const operations: Record<keyof typeof english, string> = {
   "servers.none.hint": "Das Formular unten fügt einen hinzu.",
   "servers.ready": "bereit",
   "servers.starting": "startet",
+  "servers.logging in": "Anmeldung läuft",
   "servers.stopped": "noch nicht gebraucht",
   "servers.waiting": "fehlgeschlagen, startet wieder",
   "servers.not trusted": "ohne Vertrauen",

@@ -31,6 +31,7 @@ export const operations = {
   "servers.none.hint": "The form below adds one.",
   "servers.ready": "ready",
   "servers.starting": "starting",
+  "servers.logging in": "logging in",
   "servers.stopped": "not needed yet",
   "servers.waiting": "failed, starts again",
   "servers.not trusted": "not trusted",

@@ -13,9 +13,16 @@ import click
 
 from toolcrib.cli.caller import given_token
 from toolcrib.cli.output import print_note
-from toolcrib.errors import ApprovalRequired, DeniedError, InvalidToken, ToolcribError
+from toolcrib.errors import ApprovalRequired, DeniedError, ToolcribError
 from toolcrib.spec import Call, Tool
-from toolcrib.state import Decision, load_user_settings, user_name, user_settings_file
+from toolcrib.state import (
+    DECISIONS,
+    Decision,
+    load_user_settings,
+    token_refused,
+    user_name,
+    user_settings_file,
+)
 
 if TYPE_CHECKING:
     from toolcrib.project import Project
@@ -29,16 +36,18 @@ Channel = Literal["terminal", "flag"]
 """The decision of a person on the command line: an answer at the terminal, `--yes` or `--approve`."""
 
 
-_ABOUT: dict[Decision, str] = {"trust": "trust", "approve": "approvals", "token": "tokens"}
+def refuse_token(what: Decision) -> None:
+    """Raise DeniedError if this command was given a token."""
+    if given_token() is not None:
+        raise token_refused(what, click.get_current_context().command_path)
 
 
 def require_person(what: Decision, *, where: Path | None = None) -> None:
     """Refuse a decision unless a person makes it: at a terminal, or without one where this user's own
     settings allow that for the project, and never with a token. `where` is the project's path, by default
-    that of this command. Raises InvalidToken or DeniedError.
+    that of this command. Raises DeniedError.
     """
-    if given_token() is not None:
-        raise InvalidToken(f"a token cannot decide about {_ABOUT[what]}, so nothing was changed")
+    refuse_token(what)
     if at_terminal():
         return
     from toolcrib.project import find
@@ -47,7 +56,7 @@ def require_person(what: Decision, *, where: Path | None = None) -> None:
     if not load_user_settings().allows(what, root):
         entry = f"[{{what: [{what}], where: [{json.dumps(str(root))}]}}]"
         raise DeniedError(
-            f"only a person at a terminal decides about {_ABOUT[what]}, so nothing was changed",
+            f"only a person at a terminal decides about {DECISIONS[what]}, so nothing was changed",
             hint="Run this command at a terminal. To allow it here without one, add to"
             f" {user_settings_file() or 'your own settings'}: decide_without_terminal: {entry}",
         )

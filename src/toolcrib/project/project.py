@@ -112,8 +112,8 @@ class Project(ListParts, DurableParts):
         steps.plan = self.plan
         catalog.load()
         self.trust.settle = self._settle
-        self.trust.found = lambda: [
-            *catalog.every(stored=False), *self.files_as_tools().values()
+        self.trust.found = lambda stored: [
+            *catalog.every(stored=stored), *self.files_as_tools().values()
         ]  # fmt: skip
 
     @classmethod

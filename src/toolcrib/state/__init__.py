@@ -22,6 +22,7 @@ from toolcrib.state.tables import PROJECT as PROJECT
 from toolcrib.state.tables import VAULT_GRANTS as VAULT_GRANTS
 from toolcrib.state.tables import VAULT_TRUST
 from toolcrib.state.user_settings import (
+    DECISIONS,
     IN_FILE,
     Allowed,
     Decision,
@@ -31,6 +32,7 @@ from toolcrib.state.user_settings import (
     name_database,
     named_database,
     require_database,
+    token_refused,
     user_settings_file,
     user_settings_place,
 )

@@ -10,9 +10,9 @@ import os
 import re
 import stat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
-from toolcrib.errors import ConfigError, ManifestError, UsageError
+from toolcrib.errors import ConfigError, DeniedError, ManifestError, UsageError
 from toolcrib.spec.record import record
 from toolcrib.state.private import is_shared
 from toolcrib.state.vault import first_place
@@ -67,6 +67,8 @@ _HOMES = (".toolcrib", ".glee")
 
 Decision = Literal["trust", "approve", "token"]
 """A decision that is a person's: what may run in a project, one call, or who may call."""
+DECISIONS: dict[Decision, str] = {"trust": "trust", "approve": "approvals", "token": "tokens"}
+"""Each decision, by its subject in messages."""
 
 
 @record
@@ -147,6 +149,11 @@ def _require_private(path: Path) -> None:
             )
 
 
+def token_refused(what: Decision, command: str) -> DeniedError:
+    """Return the error for a token that tries to decide; `command` is that of a person."""
+    return DeniedError(f"a token cannot decide about {DECISIONS[what]}", hint=f"A person can: {command}")
+
+
 def _settings(document: Document) -> UserSettings:
     data: Any = {} if document.data is None else document.data
     if not isinstance(data, dict):
@@ -162,7 +169,7 @@ def _settings(document: Document) -> UserSettings:
 
 
 def _allowed(document: Document, entries: Any) -> tuple[Allowed, ...]:
-    name, decisions = "decide_without_terminal", get_args(Decision)
+    name = "decide_without_terminal"
     if not isinstance(entries, list):
         raise _wrong(document, (name,), "must be a list of `what` and `where`")
     found = []
@@ -170,8 +177,8 @@ def _allowed(document: Document, entries: Any) -> tuple[Allowed, ...]:
         if not isinstance(entry, dict) or entry.keys() != {"what", "where"}:
             raise _wrong(document, (name, n), "each entry has exactly `what` and `where`")
         what, where = entry["what"], entry["where"]
-        if not isinstance(what, list) or not what or any(one not in decisions for one in what):
-            raise _wrong(document, (name, n, "what"), f"must be a list of {', '.join(decisions)}")
+        if not isinstance(what, list) or not what or any(one not in DECISIONS for one in what):
+            raise _wrong(document, (name, n, "what"), f"must be a list of {', '.join(DECISIONS)}")
         if not isinstance(where, list) or not all(isinstance(one, str) and one[:1] == "/" for one in where):
             raise _wrong(document, (name, n, "where"), "must be a list of absolute paths of projects")
         found.append(Allowed(tuple(what), tuple(os.path.normpath(one) for one in where)))

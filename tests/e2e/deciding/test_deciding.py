@@ -124,13 +124,13 @@ def test_no_token_decides_not_even_at_a_terminal(shop: Crib, own: dict[str, str]
     token = Tokens(Vault(shop.root)).create("chief", ["admin"], owner="ann")
     before = state(shop, own)
     allowed = own | {"TOOLCRIB_CONFIG": os.environ["TOOLCRIB_CONFIG"], "TOOLCRIB_TOKEN": token}
-    for words in DECISIONS:
+    for words in (*DECISIONS, ("servers", "login", "any"), ("servers", "logout", "any")):
         done = cli(shop, *words_for(words, approval), env=allowed)
-        assert (done.code, "error[invalid_token]" in done.err) == (5, True), (words, done.err)
+        assert (done.code, "error[denied]: a token cannot decide about" in done.err) == (5, True), done.err
         argv = [PROGRAM, *words_for(words, approval)]
         with terminal(argv, shop.root, ENVIRONMENT | allowed, 200) as screen:
             assert screen.end() == 5, words
-            assert "error[invalid_token]" in screen.text, words
+            assert "error[denied]" in screen.text, words
     with terminal([PROGRAM, "run", "pay"], shop.root, ENVIRONMENT | allowed, 200) as screen:
         assert (screen.end(), "Run it once?" in screen.text) == (5, False), screen.text
     assert state(shop, own) == before

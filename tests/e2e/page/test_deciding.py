@@ -234,11 +234,12 @@ def test_identical_calls_are_decided_at_once_and_compared_with_the_last(
     for call in calls:
         server.send("GET", f"/tools/calls/{call}/events")  # Until its end.
         assert result(server, call)["status"] == "ok"
-    ask(server, "echo single")
+    ask(server, "echo single " + "x" * 30_000)
     card = request(page, "echo single")
     card.get_by_text("More about this call").click()
     expect(card.locator("del")).to_have_text('"echo twin"')
-    expect(card.locator("ins")).to_have_text('"echo single"')
+    expect(card.locator("ins")).to_contain_text('"echo single xxx')
+    expect(card.locator("ins")).to_contain_text("Show all 30,014 characters")
     nothing_wrong(browser)
     card.get_by_role("button", name="Deny").click()
     expect(card).to_have_count(0)
@@ -386,6 +387,7 @@ def test_by_keyboard_alone_a_call_is_approved_and_its_run_followed(
     keys.press("Enter")
     reach("button", "Approve")
     expect(page.get_by_text("look was approved")).to_be_visible()
+    expect(page.locator("#main")).to_be_focused()
     reach("link", "Runs")
     reach("link", "asks")
     expect(page).to_have_url(re.compile(run))

@@ -177,6 +177,16 @@ def test_a_tool_nobody_has_trusted_waits_for_a_person(bundle: Bundle, weather: W
     reply = bundle.invoke("weather", {"city": "Bern"})
     assert (reply.status, reply.json["status"]) == (202, "awaiting_approval")
     assert not [path for path in weather.paths if path.startswith("/waits")]
+    server = bundle.server
+    found = server.send("GET", "/trust?waits=true").json["tools"]
+    (mine,) = [one for one in found if bundle.id[-12:] in one["name"]]
+    assert (mine["status"], weather.address in mine["diff"]) == ("new", True)
+    given = {"tools": {mine["name"]: mine["digest"]}}
+    session = server.log_in(server.person_link())
+    assert server.send("POST", "/trust", given, session, token=None).status == 204
+    assert mine not in server.send("GET", "/trust?waits=true").json["tools"]
+    server.send("GET", f"/tools/calls/{reply.json['callId']}/events")  # Until its end.
+    assert "/waits/Bern" in weather.paths
 
 
 def test_disabled_deleted_and_missing_tools_are_refused(bundle: Bundle, weather: Weather) -> None:

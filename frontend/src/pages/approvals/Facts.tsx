@@ -1,6 +1,6 @@
 import type { UseQueryResult } from "@tanstack/react-query";
 import type { Schemas } from "../../api/client";
-import { Code } from "../../parts/Code";
+import { Code, Value } from "../../parts/Code";
 import { writeExact } from "../../parts/exact";
 import { plain } from "../../parts/json";
 import { Bullets, When } from "../../parts/small";
@@ -54,8 +54,8 @@ function Compared({ last, asked }: { last: Schemas["LastApproved"] | null; asked
         {found.map(({ place, before, after }) => (
           <li key={place} className="line">
             <code>{plain(place)}</code>
-            {before !== undefined && <del>{plain(before)}</del>}
-            {after !== undefined && <ins>{plain(after)}</ins>}
+            {before !== undefined && <del><Value text={before} /></del>}
+            {after !== undefined && <ins><Value text={after} /></ins>}
           </li>
         ))}
       </ul>

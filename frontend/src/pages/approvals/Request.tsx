@@ -23,7 +23,7 @@ export function Request({ group }: { group: Approval[] }) {
 }
 
 function One({ request, group }: { request: Approval; group: Approval[] }) {
-  const own = writeExact(request.arguments, 2);
+  const own = plain(writeExact(request.arguments, 2));
   const [edited, setEdited] = useState<string | null>(null);
   const [scope, setScope] = useState<NonNullable<Scope>>("once");
   const [note, setNote] = useState("");
@@ -108,16 +108,18 @@ type Decision =
 
 /** What decides about exactly what is shown. Where somebody else was faster, the person is told. */
 function useDecision(group: Approval[]) {
-  return useAction(async (decision: Decision) => {
-    for (const request of group) {
-      try {
-        await decide(request, decision);
-        announce(t(decision.deny ? "approvals.denied" : "approvals.approved", { tool: request.tool }));
-      } catch (error) {
-        const reason = error instanceof Error ? error.message : String(error);
-        announce(t("approvals.refused", { tool: request.tool, reason }));
-      }
+  const one = async (request: Approval, decision: Decision) => {
+    try {
+      await decide(request, decision);
+      announce(t(decision.deny ? "approvals.denied" : "approvals.approved", { tool: request.tool }));
+    } catch (error) {
+      const reason = error instanceof Error ? error.message : String(error);
+      announce(t("approvals.refused", { tool: request.tool, reason }));
     }
+  };
+  return useAction((decision: Decision) => Promise.all(group.map((request) => one(request, decision))), {
+    // The buttons go with the card, and a keyboard would begin at the top of the page again.
+    done: () => document.getElementById("main")?.focus(),
   });
 }
 

@@ -13,7 +13,8 @@ import { t } from "../../text";
 import { NewServer } from "./NewServer";
 
 type Server = Schemas["ServerAnswer"];
-const TONES = { ready: "good", waiting: "bad", "not trusted": "warn", starting: "", stopped: "" } as const;
+const TONES = { ready: "good", waiting: "bad", "not trusted": "warn", "logging in": "warn", starting: "", stopped: "" } as const;
+const SOON = new Set(["starting", "logging in"]);
 const SOON_MS = 1_000;
 const LATER_MS = 3_000;
 
@@ -22,7 +23,7 @@ export function Servers() {
   const servers = useRead(
     ["servers"],
     () => api.GET("/servers"),
-    { refetchInterval: ({ state }) => state.data?.servers.some((one) => one.state === "starting") === true ? SOON_MS : LATER_MS },
+    { refetchInterval: ({ state }) => state.data?.servers.some((one) => SOON.has(one.state)) === true ? SOON_MS : LATER_MS },
   );
   return (
     <Shown query={servers}>

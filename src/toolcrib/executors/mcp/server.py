@@ -99,7 +99,7 @@ class McpServer:
         self.limit_s = spec.start_timeout_s
         """Seconds until a connection must have listed its tools."""
         self.error: ToolcribError | None = None
-        """The last failure; None if it never failed, or is ready again."""
+        """The last failure since `start`; None if it is ready again."""
         self._last_stderr = ""
         self.failures = 0
         """Failures in a row."""
@@ -134,7 +134,7 @@ class McpServer:
             else:
                 return
         self._loop, self._changed, self._up = loop, asyncio.Event(), None
-        self.failures, self.state = 0, "starting"
+        self.failures, self.state, self.error = 0, "starting", None
         self._task = loop.create_task(self._keep_running(), name=f"toolcrib mcp {self.spec.name}")
 
     async def aclose(self) -> None:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Literal
 
-from toolcrib.errors import ConflictError, DeniedError, InvalidInput, InvalidToken, NotFoundError, UsageError
+from toolcrib.errors import ConflictError, DeniedError, InvalidInput, NotFoundError, UsageError
 from toolcrib.guard.approvals.grants import Grants
 from toolcrib.guard.approvals.records import (
     GRANT_SCOPES,
@@ -363,9 +363,9 @@ def may_decide(
 ) -> None:
     """Refuse a decider that may not decide on this approval. None means a `person` at this machine.
 
-    Raises InvalidToken for a token without the right. Raises DeniedError for a token that decides on its own
-    call or its owner's, for a token without an owner, who could be anybody, and for the person who owns the
-    token of the call. With `self_approval` an owner may decide.
+    Raises DeniedError for a token without the right, for one that decides on its own call or its owner's, for
+    one without an owner, who could be anybody, and for the person who owns the token of the call. With
+    `self_approval` an owner may decide.
     """
     if decider is None:
         if approval.token is not None and person == approval.owner and not self_approval:
@@ -376,7 +376,7 @@ def may_decide(
             )
         return
     if not decider.may("approve") or not decider.covers(approval.tool):
-        raise InvalidToken(
+        raise DeniedError(
             f"the token {decider.name!r} may not decide on calls of {approval.tool}",
             hint="It needs the scope `approve`, and the tool among its tools.",
         )

@@ -77,6 +77,8 @@ class Mounted:
         """The definitions that it offers, or offered last."""
         self.known = False
         """True once it has listed its tools, in this process or an earlier one."""
+        self.logging_in = False
+        """True while a person logs in to it."""
         self._unusable: list[str] = []
         self._taken: list[str] = []
         self.waiting: dict[str, str] = {}
@@ -306,12 +308,14 @@ class Mounted:
 
     def as_dict(self) -> dict[str, Any]:
         """Return its state as JSON."""
-        server, spec, error = self.server, self.spec, self.server.error
+        server, spec = self.server, self.spec
+        state = "logging in" if self.logging_in else server.state
+        error = None if self.logging_in else server.error
         return {
             "name": spec.name,
             "transport": spec.transport,
             "where": spec.where,
-            "state": server.state if self._servers.trusted else "not trusted",
+            "state": state if self._servers.trusted else "not trusted",
             "protocol": server.protocol or None,
             "tools": sorted(self.tools.values()),
             "waiting": self.waiting,

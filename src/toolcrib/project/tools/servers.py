@@ -293,23 +293,26 @@ class Servers:
 
         Raises the error of a server that cannot be reached, and `TimedOut` if nobody logs in.
         """
-        spec = self.get(name).spec
+        mounted = self.get(name)
+        spec = mounted.spec
         if not self.trusted:
             raise NotTrusted(f"the MCP server {name} is not called", hint=_HINT)
         if spec.is_local:
             raise UsageError(f"{name} is a local program, so there is nothing to log in to")
-        await self.mounted[name].server.aclose()
+        await mounted.server.aclose()
         port = spec.oauth.callback_port
         async with Login(self._tokens(spec), show, allow=allow, port=port, limit_s=limit_s) as login:
             # A person logs in while the server is being started; 30 s are left for the start itself.
             patient = replace(spec, start_timeout_s=limit_s + 30)
             link = partial(self._http, spec, login)
             once = McpServer(patient, link, on_tools=lambda *_: None, on_event=self.note, version=__version__)
+            mounted.logging_in = True
             try:
                 if not await once.ready():
                     raise once.error or NotFoundError(f"{name} does not answer")
                 return login.finish()
             finally:
+                mounted.logging_in = False
                 await once.aclose()
 
     async def begin_login(self, name: str, hosts: Collection[str]) -> LoginStep:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -90,8 +89,8 @@ class ProjectTrust:
         """The revision of the ledger at which a call found the project accepted."""
         self.servers: ServerTools | None = None
         """The MCP servers that the project names."""
-        self.found: Callable[[], Iterable[Tool]] = tuple
-        """Returns every tool of the project, with its agents and workflows."""
+        self.found: Callable[[bool], Iterable[Tool]] = lambda _: ()
+        """Returns every tool, agent and workflow of the project, and if asked, the tools of bundles."""
         self._edited: Callable[[TrustSheet], None] | None = None
         self._waited: dict[str, str] = {}
         """By subject, what was trusted last of each tool that waited when `follow_edits` was called."""
@@ -211,8 +210,9 @@ class ProjectTrust:
         """
         if tool.source is None and not is_served(tool):
             return None
-        if not self.given:
-            return "new"
+        return self._waits(tool, paths) if self.given else "new"
+
+    def _waits(self, tool: Tool, paths: Paths | None) -> Literal["new", "changed"] | None:
         if tool.source is None:
             if self.servers is None or self.servers.why_waits(tool) is None:
                 return None
@@ -374,7 +374,7 @@ class ProjectTrust:
         trust are left out.
         """
         sheets, errors, paths = [], [], Paths()
-        for tool in self.found():
+        for tool in self.found(False):
             try:
                 if tool.source is not None and (whole or self._needs(tool)):
                     sheets.append(self.sheet(tool, paths))
@@ -382,14 +382,15 @@ class ProjectTrust:
                 errors.append(error)
         return sheets, errors
 
-    def waiting(self) -> Iterator[Tool]:
-        """Yield each tool, agent and workflow of the project that does not run before a person trusts it."""
+    def waiting(self, *, everything: bool = False) -> Iterator[Tool]:
+        """Yield each tool, agent and workflow of the project that does not run before a person trusts it.
+
+        With `everything` the tools of bundles and of MCP servers too.
+        """
         paths = Paths()
-        for tool in self.found():
-            with suppress(ToolcribError):  # One that cannot be looked at is in the errors of `sheets`.
-                needs = tool.source is not None and self._needs(tool)
-                if needs and not self._holds(tool, self._fingerprint(tool, paths).digest):
-                    yield tool
+        for tool in self.found(everything):
+            if (everything or tool.source is not None) and self._waits(tool, paths) is not None:
+                yield tool
 
     # -- decisions -----------------------------------------------------------------------------------
 

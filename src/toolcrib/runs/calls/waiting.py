@@ -40,7 +40,11 @@ _WOKEN = (
     "UPDATE calls SET state = ?, room = NULL, ready_at = ?, error = ?, ended_at = ?"
     " WHERE id = ? AND state = 'waiting'"
 )
-_NOBODY = json.dumps(ApprovalRequired("nobody approved the call in time").as_dict())
+_NOBODY = json.dumps(
+    ApprovalRequired(
+        "nobody approved the call in time", hint="Make the same call again to ask once more."
+    ).as_dict()
+)
 
 
 class WaitingCalls(CallChanges):

@@ -15,6 +15,7 @@ from toolcrib.serve.auth import Access
 from toolcrib.serve.http import HttpRequest
 from toolcrib.serve.rest.changes import Changes
 from toolcrib.serve.rest.running import ServerCalls
+from toolcrib.state import Decision, token_refused
 
 
 @dataclass(slots=True)
@@ -94,7 +95,7 @@ def require_all(request: RestRequest) -> None:
         raise DeniedError("this needs a token that covers every tool", hint="Create one without --tool.")
 
 
-def require_person(request: RestRequest, what: str, hint: str) -> None:
+def require_person(request: RestRequest, what: Decision, command: str) -> None:
     """Raise DeniedError unless a person asks, with a session that is no token's."""
     if request.client.identity is not None:
-        raise DeniedError(f"a token cannot {what}", hint=hint)
+        raise token_refused(what, command)

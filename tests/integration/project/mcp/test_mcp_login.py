@@ -18,6 +18,7 @@ import pytest
 from tests.crib import Crib
 from tests.integration.project.mcp.test_mcp_http import Remote
 from tests.mcp_servers import write
+from tests.patience import wait_for
 from toolcrib.errors import ToolcribError
 from toolcrib.executors.mcp.login import Login, OAuthTokens
 from toolcrib.manifest.dialects.mcp_servers import ServerSpec
@@ -170,14 +171,19 @@ async def test_a_login_goes_on_while_the_person_is_at_a_page(crib: Crib, guarded
     write(crib, {"far": {"url": guarded.url}})
     async with crib.open() as project:
         assert project.servers is not None
+        far = project.servers.get("far")
+        assert (await project.call("far__add", {"a": 1, "b": 2})).error is not None
+        assert far.as_dict()["error"]["code"] == "tool_unavailable"
         first = await project.servers.begin_login("far", ())
         second = await project.servers.begin_login("far", ())
         assert (first.host, second.host) == (None, None)
         assert first.address is not None
         assert second.address is not None
+        assert (far.as_dict()["state"], far.as_dict()["error"]) == ("logging in", None)
         _, back = await get(second.address)
         assert (await get(back))[0] == 200
         # It starts by itself once the person has logged in.
+        await asyncio.to_thread(wait_for, lambda: far.as_dict()["state"] == "ready", "the server")
         assert (await project.call("far__add", {"a": 1, "b": 2})).unwrap() == {"result": 3}
         # Logged out, the connection that has the tokens is over too.
         assert await project.servers.end_login("far")

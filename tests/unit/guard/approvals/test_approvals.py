@@ -6,6 +6,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,6 @@ from toolcrib.errors import (
     ConflictError,
     DeniedError,
     InvalidInput,
-    InvalidToken,
     NotFoundError,
     RateLimited,
 )
@@ -536,30 +536,23 @@ def token(name: str = "page", scopes: str = "approve", owner: str = "bob", tools
 
 
 @pytest.mark.parametrize(
-    ("decider", "error"),
+    ("decider", "may"),
     [
-        (None, None),
-        (token(), None),
-        (token(scopes="admin"), None),
-        (token(scopes="invoke"), InvalidToken),
-        (token(tools=("other*",)), InvalidToken),
-        (token(name="t1"), DeniedError),
-        (token(name="mcp:agent"), DeniedError),
-        (token(owner="ada"), DeniedError),
-        (token(owner=""), DeniedError),
+        (None, True),
+        (token(), True),
+        (token(scopes="admin"), True),
+        (token(scopes="invoke"), False),
+        (token(tools=("other*",)), False),
+        (token(name="t1"), False),
+        (token(name="mcp:agent"), False),
+        (token(owner="ada"), False),
+        (token(owner=""), False),
     ],
 )
-def test_nobody_decides_on_calls_of_their_own(
-    service: Approvals, decider: Caller | None, error: type[Exception] | None
-) -> None:
+def test_nobody_decides_on_calls_of_their_own(service: Approvals, decider: Caller | None, may: bool) -> None:
     asked = waits(service, token="t1")
-    decide: Callable[[], None] = lambda: may_decide(asked, decider)  # noqa: E731 - one call, two ways
-    if error is None:
-        decide()
-    else:
-        with pytest.raises(error) as caught:
-            decide()
-        assert caught.type is error
+    with nullcontext() if may else pytest.raises(DeniedError, match="the token"):
+        may_decide(asked, decider)
 
 
 def test_a_person_does_not_decide_on_calls_of_their_own_token(service: Approvals) -> None:

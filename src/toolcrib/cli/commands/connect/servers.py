@@ -10,7 +10,7 @@ import click
 
 from toolcrib.cli.commands.connect.servers_add import add_command, remove_command
 from toolcrib.cli.commands.decide.trust_servers import require_client, started
-from toolcrib.cli.confirm import decide
+from toolcrib.cli.confirm import decide, refuse_token
 from toolcrib.cli.options import open_project, project_options
 from toolcrib.cli.output import print_change, print_json, print_note, print_warnings
 from toolcrib.cli.table import print_table
@@ -111,6 +111,7 @@ def logout_command(name: str, root: str | None, as_json: bool) -> None:
 
 
 def _require(root: str | None) -> tuple[Project, Servers]:
+    refuse_token("trust")
     project, servers = _open(root)
     if servers is None:
         raise NotFoundError("the project names no MCP server")

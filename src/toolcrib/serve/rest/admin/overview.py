@@ -137,7 +137,7 @@ class TrustQuery(Struct, kw_only=True, forbid_unknown_fields=True):
     """The tools to show."""
 
     waits: bool = False
-    """Only those that wait, without the errors: about half the work where there are thousands."""
+    """Only those that wait, those of bundles and MCP servers included, without the errors."""
 
 
 @ROUTES.add("GET", "/trust", "admin", {200: TrustState}, query=TrustQuery)
@@ -145,7 +145,8 @@ def show_trust(request: RestRequest) -> Answer:
     """Return what of the project its user trusts, and what waits."""
     project = request.services.project
     trust = project.trust
-    sheets, errors = ([*map(trust.sheet, trust.waiting())], []) if request.query.waits else trust.sheets()
+    waiting = map(trust.sheet, trust.waiting(everything=True)) if request.query.waits else ()
+    sheets, errors = ([*waiting], []) if request.query.waits else trust.sheets()
     return Answer(
         TrustState(
             accepted=project.trust.given,
@@ -162,7 +163,7 @@ def give_trust(request: RestRequest) -> Answer:
 
     Settings are trusted on the command line: `toolcrib trust`.
     """
-    require_person(request, "give trust", "A person can: toolcrib trust")
+    require_person(request, "trust", "toolcrib trust")
     project, body = request.services.project, request.body()
     trust, files = project.trust, project.files_as_tools()
     sheets = [trust.sheet(files.get(name) or project.get(name)) for name in body.tools]

@@ -208,7 +208,7 @@ def add_rule(request: RestRequest) -> Answer:
     Settings stay trusted with it unless something in them waits for trust. Other servers and workers of the
     project take it when they start.
     """
-    require_person(request, "add a rule", "A person can: toolcrib policy add EFFECT TOOL")
+    require_person(request, "trust", "toolcrib policy add EFFECT TOOL")
     body: WrittenRule = request.body()
     project = request.services.project
     new = NewRule.of(project.place, body.rule)

@@ -15,7 +15,7 @@ from toolcrib.serve.rest.services import RestRequest, require_person
 
 ROUTES = Routes()
 _ONE = "/secrets/{secretName}"
-_HINT = "A person can: toolcrib secrets set NAME"
+_COMMAND = "toolcrib secrets set NAME"
 
 
 class UsedBy(Struct, kw_only=True):
@@ -75,7 +75,7 @@ def put_secret(request: RestRequest) -> Answer:
     It is kept in the keyring that the settings name, else in the person's own folder, and comes before the
     other sources.
     """
-    require_person(request, "set a secret", _HINT)
+    require_person(request, "trust", _COMMAND)
     set_secret(request.services.project, request.path["secretName"], request.body().value, "page")
     return Answer(status=204)
 
@@ -83,6 +83,6 @@ def put_secret(request: RestRequest) -> Answer:
 @ROUTES.add("DELETE", _ONE, "admin", {204: None}, DeniedError, UsageError)
 def remove_secret(request: RestRequest) -> Answer:
     """Remove the value that a person has set; other sources count again. Only a person's session does."""
-    require_person(request, "remove a secret", _HINT)
+    require_person(request, "trust", _COMMAND)
     set_secret(request.services.project, request.path["secretName"], None, "page")
     return Answer(status=204)

@@ -34,7 +34,7 @@ class ServerAnswer(Struct, kw_only=True):
     transport: Literal["stdio", "http", "sse"]
     where: str
     """Its command line or address."""
-    state: Literal["not trusted", "stopped", "starting", "ready", "waiting"]
+    state: Literal["not trusted", "stopped", "logging in", "starting", "ready", "waiting"]
     """`stopped`: not needed yet; `waiting`: it failed, and starts again after a pause."""
     protocol: str | None
     tools: list[str]
@@ -196,7 +196,7 @@ async def watch_server(request: RestRequest) -> Answer:
 
 async def _trusted(request: RestRequest, body: ServerEntry) -> NewServer:
     """Return the server of an entry, as a person has seen it if there is `trust`."""
-    require_person(request, "add a server", "A person can: toolcrib servers add NAME -- COMMAND")
+    require_person(request, "trust", "toolcrib servers add NAME -- COMMAND")
     project = request.services.project
     hosts, read, write = body.hosts or [], body.read or [], body.write or []
     if body.command or body.url or body.env:
@@ -236,7 +236,7 @@ async def remove_server(request: RestRequest) -> Answer:
     of a person does it, never a token.
     """
     name, project = request.path["server"], request.services.project
-    require_person(request, "remove a server", f"A person can: toolcrib servers remove {name}")
+    require_person(request, "trust", f"toolcrib servers remove {name}")
     old = await run_in_threadpool(OldServer.of, project, name)
     config = await run_in_threadpool(old.remove, project, "page")
     await project.catalog.remove_server(name, config)
@@ -269,7 +269,7 @@ async def log_in_to_server(request: RestRequest) -> Answer:
     The browser comes back to the machine of this server, which stores the tokens and starts the MCP server.
     """
     name = request.path["server"]
-    require_person(request, "log in to a server", f"A person can: toolcrib servers login {name}")
+    require_person(request, "trust", f"toolcrib servers login {name}")
     body: LoginHosts = request.body()
     step = await _servers(request).begin_login(name, body.hosts)
     return Answer(LoginAnswer(address=step.address, host=step.host))
@@ -279,7 +279,7 @@ async def log_in_to_server(request: RestRequest) -> Answer:
 async def log_out_of_server(request: RestRequest) -> Answer:
     """Delete the tokens of a login. Only the session of a person does. The MCP server is not notified."""
     name = request.path["server"]
-    require_person(request, "log out of a server", f"A person can: toolcrib servers logout {name}")
+    require_person(request, "trust", f"toolcrib servers logout {name}")
     return Answer(LogoutAnswer(logged_out=await _servers(request).end_login(name)))
 
 

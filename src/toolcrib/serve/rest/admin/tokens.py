@@ -93,7 +93,7 @@ def list_tokens(request: RestRequest) -> Answer:
 )
 def create_token(request: RestRequest) -> Answer:
     """Create a token. Only the session of a person does, never a token."""
-    require_person(request, "create tokens", "A person can: toolcrib token create NAME")
+    require_person(request, "token", "toolcrib token create NAME")
     body: NewToken = request.body()
     until = None if body.expires_in_s is UNSET else time.time() + body.expires_in_s
     tokens, owner = _tokens(request), user_name() if body.owner is UNSET else body.owner
