@@ -46,11 +46,17 @@ test("a text of a step stays one, whatever it looks like", () => {
 
 test("what no question asks about is named", () => {
   const made = manifestOf("http", { ...COMMON, address: "https://a.example.com" });
-  expect(answersOf({ ...made, limits: { timeout_s: 3 }, permissions: { network: true } })).toEqual({ lacks: ["network", "limits"] });
+  expect(answersOf({ ...made, limits: { timeout_s: 3 }, permissions: { network: true } })).toEqual({ lacks: ["network", "timeout_s"] });
+  expect(answersOf({ ...made, permissions: { ...(made.permissions as object), fs: {} } })).toHaveProperty("recipe");
   expect(answersOf({ ...made, kind: "python" })).toEqual({ lacks: ["kind"] });
 });
 
 test("an example stays while it fits the arguments", () => {
   const examples = [{ params: { city: "Basel", tags: [] } }, { params: { city: "Basel" } }];
   expect(manifestOf("command", { ...COMMON, examples }).examples).toEqual([examples[0]]);
+});
+
+test("a manifest that says that there is no network has the same answers", () => {
+  const made = manifestOf("command", { ...COMMON, program: "cat" });
+  expect(answersOf({ ...made, permissions: { network: false } })).toEqual(answersOf(made));
 });

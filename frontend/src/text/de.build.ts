@@ -85,7 +85,7 @@ export const build: Record<keyof typeof en, string> = {
   "recipe.answer.json": "als JSON",
   "recipe.answer.text": "als Text",
   "recipe.program": "Programm",
-  "recipe.program.about": "Ein Befehl oder eine Datei des Projekts.",
+  "recipe.program.about": "Ein Befehl, etwa grep, oder eine Datei des Projekts. Seine Argumente stehen darunter.",
   "recipe.words": "Seine Argumente",
   "recipe.words.about": "Ein Wort je Zeile; ${name} ist ein Wort, was immer es enthält.",
   "recipe.read": "Darf lesen",

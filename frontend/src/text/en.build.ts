@@ -83,7 +83,7 @@ export const build = {
   "recipe.answer.json": "as JSON",
   "recipe.answer.text": "as text",
   "recipe.program": "Program",
-  "recipe.program.about": "A command, or a file of the project.",
+  "recipe.program.about": "One command, such as grep, or a file of the project. Its arguments stand below.",
   "recipe.words": "Its arguments",
   "recipe.words.about": "One word for each line; ${name} is one word whatever it contains.",
   "recipe.read": "May read",

@@ -65,24 +65,26 @@ function Build({ base, start, manifest, notes }: Omit<Props, "start"> & { start:
   const recipe = recipes[kind];
   const chosen = useStepTools((mode === "form" && recipe.steps) || []);
   const text = written ?? toYaml(manifestOf(kind, recipe, chosen.tools));
-  const isNew = start === null ? written === null && recipes === STARTS : text === start;
+  // What another page has made is nowhere else.
+  const isNew = start === null ? written === null && recipes === STARTS : text === start && text !== given.text;
 
   const [goTo, setGoTo] = useState<Finding | null>(null);
   const { checked, current, error } = useChecked(text);
   const findings = checked?.diagnostics ?? [];
   const tool = current ? (checked?.tool ?? null) : null;
-  const answers = written === null ? { kind, recipe } : read(current ? (checked?.manifest as Schema) : null);
-  const why = "lacks" in answers ? t(answers.lacks.length === 0 ? "build.form.wait" : "build.form.lacks", { what: answers.lacks.join(", ") }) : "";
+  const why = written === null || !current ? "" : whyNot(read(checked?.manifest as Schema));
   const questions = findings.map((one) => (one.severity === "error" ? questionAt(one.where, kind, recipe) : ""));
+  const refused = findings.map((one, index) => ({ path: questions[index] ?? "", message: inWords(one) }));
 
   const answer = (changed: Recipe) => {
     setRecipes({ ...recipes, [kind]: changed });
     setWritten(null);
   };
-  const ask = () => {
-    if ("lacks" in answers) return announce(why);
-    setKind(answers.kind);
-    if (written !== null) setRecipes({ ...recipes, [answers.kind]: answers.recipe });
+  const ask = async () => {
+    const found = written === null ? { kind, recipe } : read((await data(api.POST("/tools/draft", { body: { text } }))).manifest as Schema | null);
+    if ("lacks" in found) return announce(whyNot(found));
+    setKind(found.kind);
+    if (written !== null) setRecipes({ ...recipes, [found.kind]: found.recipe });
     setMode("form");
   };
   /** Take exactly these permissions; what they make impossible is said, and they are left. */
@@ -120,7 +122,7 @@ function Build({ base, start, manifest, notes }: Omit<Props, "start"> & { start:
       <Bullets className="warnings" of={notes} />
       <section className="card stack build-input" aria-label={t("build.definition")}>
         <div className="line">
-          <Tabs value={mode} change={(one) => (one === "form" ? ask() : setMode(one))} of={["form", "text"] as const} text={(one) => t(`build.${one}`)} />
+          <Tabs value={mode} change={(one) => (one === "form" ? void ask() : setMode(one))} of={["form", "text"] as const} text={(one) => t(`build.${one}`)} />
           {mode === "form" && base === undefined && (
             <Choice className="sort" label={t("build.kind")} value={kind} change={choose} of={KINDS} text={(one) => t(`build.kind.${one}`)} />
           )}
@@ -132,7 +134,8 @@ function Build({ base, start, manifest, notes }: Omit<Props, "start"> & { start:
               kind={kind}
               recipe={recipe}
               chosen={chosen}
-              refused={isNew ? [] : findings.map((one, index) => ({ path: questions[index] ?? "", message: inWords(one) })).filter(({ path }) => path !== "")}
+              // What a step lacks, the form says itself.
+              refused={isNew ? [] : refused.filter(({ path }) => path !== "" && !/^\$\.steps\[\d+\]$/.test(path))}
               onChange={answer}
             />
             <details>
@@ -168,11 +171,17 @@ function read(manifest: Schema | null): ReturnType<typeof answersOf> {
   return manifest === null ? { lacks: [] } : answersOf(manifest);
 }
 
+/** Return why the questions do not show a text; "" if they can. */
+function whyNot(found: ReturnType<typeof answersOf>): string {
+  if (!("lacks" in found)) return "";
+  return t(found.lacks.length === 0 ? "build.form.wait" : "build.form.lacks", { what: found.lacks.join(", ") });
+}
+
 /** Return a finding in words for people who know the questions, and no manifests. */
-function inWords({ rule, severity, message }: Schemas["Finding"]): string {
+function inWords({ rule, where, severity, message }: Schemas["Finding"]): string {
   const key = `recipe.wrong.${rule}`;
-  if (has(key)) return t(key, { what: /`(.*?)`/.exec(message)?.[1] ?? "" });
-  return severity === "error" ? t("recipe.wrong") : plain(message);
+  if (has(key) && !where.endsWith("entrypoint")) return t(key, { what: /`(.*?)`/.exec(message)?.[1] ?? "" });
+  return severity === "error" || has(key) ? t("recipe.wrong") : plain(message);
 }
 
 function Findings({ found, open }: { found: readonly Finding[]; open: (finding: Finding) => void }) {

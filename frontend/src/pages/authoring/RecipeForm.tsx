@@ -1,7 +1,7 @@
 import { lazy, Suspense } from "react";
 import { Loading } from "../../parts/states";
 import { type Key, t } from "../../text";
-import type { Kind, Recipe } from "./recipe";
+import { begun, type Kind, type Recipe } from "./recipe";
 import { argumentQuestions, choicesOf, type Chosen } from "./steps";
 
 const SchemaForm = lazy(() => import("../../parts/SchemaForm/SchemaForm"));
@@ -97,7 +97,7 @@ type Props = {
 export function RecipeForm({ kind, recipe, chosen, refused, onChange }: Props) {
   return (
     <Suspense fallback={<Loading />}>
-      <SchemaForm key={kind} schema={questions(kind, recipe, chosen)} value={recipe} refused={refused} onChange={(value) => onChange(value as Recipe)} />
+      <SchemaForm key={kind} schema={questions(kind, recipe, chosen)} value={recipe} refused={refused} onChange={(value) => onChange(begun(value as Recipe))} />
     </Suspense>
   );
 }

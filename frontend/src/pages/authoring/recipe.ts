@@ -34,11 +34,17 @@ export type Recipe = {
 };
 export type Tools = Record<string, { argSchema: Schema }>;
 
+const ARGUMENT: Argument = { name: "", type: "string", required: true };
 export const STARTS: Record<Kind, Recipe> = {
-  http: { name: "", description: "", arguments: [{ name: "", type: "string", required: true }], method: "GET", address: "https://", answer: "json" },
-  command: { name: "", description: "", arguments: [{ name: "", type: "string", required: true }], program: "", words: [], answer: "text" },
-  composite: { name: "", description: "", arguments: [{ name: "", type: "string", required: true }], steps: [{ id: "first" }, { id: "second" }] },
+  http: { name: "", description: "", arguments: [ARGUMENT], method: "GET", address: "https://", answer: "json" },
+  command: { name: "", description: "", arguments: [ARGUMENT], program: "", words: [], answer: "text" },
+  composite: { name: "", description: "", arguments: [ARGUMENT], steps: [{ id: "first" }, { id: "second" }] },
 };
+
+/** Return a recipe in which an added argument is a text that is required, as the first one. */
+export function begun(recipe: Recipe): Recipe {
+  return { ...recipe, arguments: recipe.arguments?.map((one) => (Object.keys(filled(one)).length === 0 ? ARGUMENT : one)) };
+}
 
 /** How an answer is written at its place in the manifest, and how it is read there. */
 type Way<Answer, Value> = {
@@ -118,7 +124,9 @@ export function answersOf(manifest: Schema): { kind: Kind; recipe: Recipe } | { 
   const given = argumentsOf((at(manifest, "inputs.schema") ?? {}) as Schema);
   const all = { name, description, version, examples, arguments: given, ...Object.fromEntries(read) };
   const recipe: Recipe = Object.fromEntries(Object.entries(all).filter(([, one]) => one !== undefined));
-  const lacks = differences(manifest, manifestOf(kind, recipe, textTools(at(manifest, "exec.composite.steps") as StepMade[] | undefined)));
+  const made = manifestOf(kind, recipe, textTools(at(manifest, "exec.composite.steps") as StepMade[] | undefined));
+  // Without hosts there is no network, and a manifest may say so.
+  const lacks = differences(manifest, made).filter((one) => one !== "network" || at(manifest, "permissions.network") !== false);
   return lacks.length === 0 ? { kind, recipe } : { lacks: [...new Set(lacks)] };
 }
 
@@ -233,8 +241,11 @@ function put(into: Schema, path: string, value: unknown): void {
 
 /** Return the names at which two values differ; the order of what is required does not matter. */
 function differences(one: unknown, other: unknown, name = ""): string[] {
-  if (typeof one !== "object" || typeof other !== "object" || one === null || other === null) return one === other ? [] : [name];
-  const [left, right] = [one, other].map((value) => (name === "required" && Array.isArray(value) ? value.toSorted() : value) as Schema);
-  const names = new Set([...Object.keys(one), ...Object.keys(other)]);
-  return [...names].flatMap((key) => differences(left?.[key], right?.[key], Array.isArray(one) ? name : key));
+  if (![one, other].some(isObject)) return one === other ? [] : [name];
+  const parts = [one, other].map((value) => (name === "required" && Array.isArray(value) ? value.toSorted() : (value ?? {})) as Schema);
+  if (!parts.every(isObject)) return [name];
+  const names = new Set(parts.flatMap((part) => Object.keys(part)));
+  return [...names].flatMap((key) => differences(parts[0]?.[key], parts[1]?.[key], Array.isArray(one) ? name : key));
 }
+
+const isObject = (value: unknown) => typeof value === "object" && value !== null;
