@@ -8,30 +8,16 @@ export type Kind = (typeof KINDS)[number];
 type Argument = { name?: string; type?: string; description?: string; required?: boolean };
 type Step = { id?: string; tool?: string; args?: Record<string, string> };
 type StepMade = { id: string; tool: string; args?: Schema };
-export type Recipe = {
-  name?: string;
-  description?: string;
-  arguments?: Argument[];
-  answer?: string;
-  method?: string;
-  address?: string;
-  query?: Record<string, string>;
-  headers?: Record<string, string>;
-  body?: Record<string, string>;
-  part?: string;
-  program?: string;
-  words?: string[];
-  read?: string[];
-  write?: string[];
-  hosts?: string[];
-  env?: string[];
-  secrets?: string[];
-  steps?: Step[];
-  output?: string;
-  /** Not asked about. */
-  version?: string | number;
-  examples?: { params?: object }[];
-};
+type Some<Name extends string, Answer> = Partial<Record<Name, Answer>>;
+export type Recipe = Some<"name" | "description" | "answer" | "method" | "address" | "part" | "program" | "output", string> &
+  Some<"query" | "headers" | "body", Record<string, string>> &
+  Some<"words" | "read" | "write" | "hosts" | "env" | "secrets", string[]> & {
+    arguments?: Argument[];
+    steps?: Step[];
+    /** Not asked about. */
+    version?: string | number;
+    examples?: { params?: object }[];
+  };
 export type Tools = Record<string, { argSchema: Schema }>;
 
 const ARGUMENT: Argument = { name: "", type: "string", required: true };
