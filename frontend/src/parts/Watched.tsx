@@ -34,7 +34,7 @@ export function Watched({ watched, label, take }: Props) {
               <legend>{t(`watch.${name}`)}</legend>
               {grants.map((one) => (
                 <Check key={`${one.permission} ${one.value}`} on={chosen.has(one)} change={(on) => setChosen(chosenAfter(chosen, one, on))}>
-                  {plain(touch(one.words ?? ""))} <small className="muted">{`permissions.${one.permission}: ${plain(one.why ?? "")}`}</small>
+                  {plain(touch(one.words ?? ""))} <small className="muted">{plain(one.why ?? "")}</small>
                 </Check>
               ))}
             </fieldset>

@@ -50,6 +50,11 @@ export function t(key: Key, values: Record<string, string | number> = {}): strin
   });
 }
 
+/** Return True if there is a text of this name. */
+export function has(key: string): key is Key {
+  return key in en;
+}
+
 /** Return what an error code means in this language; "" where the server's own message is in it. */
 export function meaning(code: string): string {
   return errors[code] ?? "";

@@ -228,16 +228,16 @@ def test_a_watched_run_proposes_permissions_to_take_or_leave(opened: Open, serve
     page.get_by_role("group", name="Argument", exact=True).get_by_label("Name").fill("note")
     page.get_by_role("textbox", name="Program").fill("cat")
     words = page.get_by_role("group", name="Its arguments", exact=True)
-    words.get_by_role("textbox").fill("${note}")
-    words.get_by_role("button", name="Add").click()
-    words.get_by_role("textbox").nth(1).fill("b.txt")
+    for index, word in enumerate(("${note}", "b.txt")):
+        words.get_by_role("button", name="Add").click()
+        words.get_by_role("textbox").nth(index).fill(word)
     page.locator(".tester .rjsf input").fill("a.txt")
     page.get_by_role("button", name="Watch this run").click()
     asked = page.get_by_role("dialog")
     expect(asked.get_by_role("checkbox", name="Watch this run")).to_be_checked()
     asked.get_by_role("button", name="Trust it and run").click()
     found = page.get_by_role("region", name="What this run needs")
-    expect(found.get_by_role("group", name="Asked for, and refused")).to_contain_text("permissions.fs.read")
+    expect(found.get_by_role("group", name="Asked for, and refused")).to_contain_text("read a.txt")
     assert browser.violations() == []
     found.get_by_role("checkbox", name="read a.txt").check()
     expect(found.get_by_role("checkbox", name="read b.txt")).not_to_be_checked()
@@ -269,6 +269,11 @@ def test_a_stored_tool_is_watched_and_a_new_version_has_what_is_taken(
     page.get_by_role("dialog").get_by_role("button", name="Trust it and run").click()
     page.get_by_role("checkbox", name="read c.txt").check()
     page.get_by_role("button", name="Open a new version with these permissions").click()
+    expect(page.get_by_role("group", name="May read", exact=True).get_by_role("textbox")).to_have_value(
+        "c.txt"
+    )
+    # As text it is what the server wrote, until an answer changes.
+    page.get_by_role("button", name="YAML or JSON").click()
     editor = page.get_by_role("textbox", name="Definition")
     expect(editor).to_contain_text("version: 2")
     expect(editor).to_contain_text("- c.txt  # read")
@@ -280,25 +285,54 @@ def test_a_new_version_shows_its_difference_and_the_old_one_stays(
     address = put_tool(server, "versioned")
     page = opened().log_in(address)
     page.get_by_role("link", name="New version").click()
-    editor = page.get_by_role("textbox", name="Definition")
-    expect(editor).to_contain_text("version: 2")
-    editor.get_by_text("Count the words").click()
-    page.keyboard.press("End")
-    page.keyboard.type(" All.")
+    page.get_by_label("What it does").fill("Count the words of a text. All.")
     page.get_by_role("button", name="Save", exact=True).click()
     diff = page.get_by_role("dialog").locator(".diff")
-    expect(diff.locator(".added").last).to_have_text("+version: 2")
+    expect(diff).to_contain_text("+version: 2")
     page.get_by_role("dialog").get_by_role("button", name="Save", exact=True).click()
     expect(page.get_by_role("heading", name="of-versioned/versioned@2")).to_be_visible()
     page.get_by_role("button", name="Difference from version 1").click()
     expect(page.get_by_role("dialog").locator(".added").first).to_contain_text("a text. All.")
 
 
+def test_what_no_question_asks_about_opens_as_text(opened: Open, server: HttpServerProcess) -> None:
+    address = put_tool(server, "limited", f"{TEXT}limits: {{timeout_ms: 3000}}\n")
+    page = opened().log_in(address)
+    page.get_by_role("link", name="New version").click()
+    why = "The questions do not ask about timeout_ms, so the tool is shown as text."
+    expect(page.get_by_text(why)).to_be_visible()
+    type_text(page, TEXT.replace("version: 1", "version: 2"))
+    expect(page.get_by_text(why)).to_have_count(0)
+    page.get_by_role("button", name="Questions").click()
+    expect(page.get_by_label("What it does")).to_have_value("Count the words of a text.")
+
+
+def test_a_fault_is_said_at_its_question_in_plain_words(opened: Open) -> None:
+    page = opened().log_in("/tools/new")
+    page.get_by_label("Name").first.fill("weather")
+    page.get_by_label("What it does").fill("Tells the weather.")
+    page.get_by_label("Address").fill("https://api.example.com/${town}")
+    expect(page.locator("#args_address__error")).to_contain_text("Nothing is called town.")
+    page.get_by_role("combobox", name="It ").select_option("runs a program")
+    page.get_by_role("textbox", name="Program").fill("cat ${x}")
+    expect(page.locator("#args_program__error")).to_have_text("This is missing, or not as described above.")
+    secrets = page.get_by_role("group", name="Secrets", exact=True)
+    secrets.get_by_role("button", name="Add").click()
+    secrets.get_by_role("textbox").fill("my key")
+    expect(page.locator("#args_secrets__error")).to_have_text("This is missing, or not as described above.")
+
+
 def test_a_deleted_tool_is_in_the_trash_until_it_is_restored(opened: Open, server: HttpServerProcess) -> None:
     address = put_tool(server, "doomed")
+    steps = json.dumps({"steps": [{"id": "a", "tool": "of-doomed/doomed@1", "args": {"text": "x"}}]})
+    put_tool(
+        server,
+        "caller",
+        f"{TEXT[: TEXT.index('outputs')]}exec: {{composite: {steps}}}\n".replace("command", "composite"),
+    )
     page = opened().log_in(address)
     page.get_by_role("button", name="Delete").click()
-    expect(page.get_by_role("dialog")).to_contain_text("From now on calls of this version fail")
+    expect(page.get_by_role("dialog")).to_contain_text("fail, also those of: of-caller/caller@1.")
     page.get_by_role("dialog").get_by_role("button", name="Delete").click()
     expect(page.get_by_text("is in the trash")).to_be_visible()
     page.get_by_role("link", name="Trash").click()
@@ -327,10 +361,21 @@ def test_a_command_of_curl_becomes_a_draft(opened: Open) -> None:
     page.get_by_label("Command").fill("curl -H 'X-Api-Key: hush' 'https://api.example.com/find?q=tea'")
     page.get_by_role("button", name="Make a tool").click()
     expect(page.get_by_text("set the secret X_API_KEY")).to_be_visible()
-    expect(page.get_by_role("textbox", name="Definition")).to_contain_text("get_find")
+    expect(page.get_by_label("Name").first).to_have_value("get_find")
     expect(page.get_by_text("network: api.example.com")).to_be_visible()
     page.get_by_role("button", name="Dry run").click()
     expect(page.locator(".tester-answer pre").first).to_contain_text("<secret X_API_KEY>")
+    # It is nowhere else, so leaving it asks.
+    asked = list[str]()
+
+    def leave(dialog: Dialog) -> None:
+        asked.append(dialog.message)
+        dialog.accept()
+
+    page.once("dialog", leave)
+    page.get_by_role("link", name="Runs").click()
+    expect(page.get_by_role("heading", name="Runs")).to_be_visible()
+    assert asked == ["Leave without saving what you changed?"]
 
 
 def test_operations_of_a_document_are_chosen(opened: Open, server: HttpServerProcess, tmp_path: Path) -> None:

@@ -73,6 +73,7 @@ def test_a_draft_is_checked_with_the_place_of_each_finding(server: HttpServerPro
     assert found["errors"] == 0
     assert (found["tool"]["slug"], found["tool"]["argSchema"]["properties"]) == ("drafted", SH)
     assert "read notes" in found["tool"]["touches"]
+    assert found["manifest"]["permissions"] == {"fs": {"read": ["notes"]}}
 
 
 def test_a_record_of_flexigpt_is_a_draft_too(server: HttpServerProcess) -> None:

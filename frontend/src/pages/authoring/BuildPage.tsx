@@ -1,21 +1,22 @@
 import { useBlocker, useSearch } from "@tanstack/react-router";
 import { lazy, Suspense, useRef, useState } from "react";
-import { api, data, type Tool } from "../../api/client";
+import { api, data, type Schemas, type Tool } from "../../api/client";
 import { Code } from "../../parts/Code";
 import type { Finding } from "../../parts/Editor";
-import { Choice } from "../../parts/fields";
+import { Choice, Tabs } from "../../parts/fields";
 import { Heading } from "../../parts/Heading";
 import { plain } from "../../parts/json";
 import { announce } from "../../parts/notices";
 import { Bullets, Button } from "../../parts/small";
 import { Failure, Loading, Shown } from "../../parts/states";
+import type { Schema } from "../../parts/SchemaTree";
 import type { Grant } from "../../parts/Watched";
 import { useRead } from "../../parts/read";
-import { t } from "../../text";
+import { has, t } from "../../text";
 import { DraftTest } from "./DraftTest";
-import { given, nextVersion, textOf, useChecked } from "./drafts";
+import { given, nextVersion, textOf, useChecked, useDraft } from "./drafts";
 import { RecipeForm } from "./RecipeForm";
-import { grantedIn, KINDS, type Kind, manifestOf, type Recipe, STARTS } from "./recipe";
+import { answersOf, KINDS, type Kind, manifestOf, questionAt, type Recipe, STARTS } from "./recipe";
 import { Save } from "./Save";
 import { useStepTools } from "./steps";
 import "./build.css";
@@ -33,52 +34,75 @@ export function Page() {
     () => api.GET("/tools/bundles/{bundleID}/tools/{toolSlug}/version/{v}", { params: { path } }),
     { enabled: from !== "", staleTime: Infinity },
   );
-  if (from === "") return <Build key={how} start={how === "given" ? given.text : ""} notes={how === "given" ? given.notes : []} />;
+  if (from === "" && how === "given") return <Start start={given.text} notes={given.notes} />;
+  if (from === "") return <Build key={how} start={null} manifest={null} notes={[]} />;
   return (
     <Shown query={base}>
       {(tool) => {
         const text = textOf(tool) ?? "";
         const start = tool.source === "user" ? nextVersion(text) : text;
-        return <Build key={tool.toolID} base={tool} start={how === "given" && given.text !== "" ? given.text : start} notes={[]} />;
+        return <Start key={tool.toolID} base={tool} start={how === "given" && given.text !== "" ? given.text : start} notes={[]} />;
       }}
     </Shown>
   );
 }
 
-function Build({ base, start, notes }: { base?: Tool; start: string; notes: readonly string[] }) {
+type Props = { base?: Tool; start: string; notes: readonly string[] };
+
+function Start(props: Props) {
+  const draft = useDraft(props.start);
+  return <Shown query={draft}>{({ manifest }) => <Build {...props} manifest={manifest as Schema | null} />}</Shown>;
+}
+
+/** The questions, where they can ask about all of the text that one starts with; else the editor. */
+function Build({ base, start, manifest, notes }: Omit<Props, "start"> & { start: string | null; manifest: Schema | null }) {
   const { how } = useSearch({ strict: false }) as { how?: string };
-  const byForm = base === undefined && how === undefined;
-  const [mode, setMode] = useState<"form" | "text">(byForm ? "form" : "text");
-  const [kind, setKind] = useState<Kind>("http");
-  const [recipes, setRecipes] = useState(STARTS);
-  const chosen = useStepTools((byForm && kind === "composite" && recipes.composite.steps) || []);
-  const made = toYaml(manifestOf(kind, recipes[kind], chosen.tools));
-  const [written, setWritten] = useState<string | null>(byForm ? null : start);
-  const text = written ?? made;
-  const isNew = written === null ? recipes === STARTS : text === start;
+  const first = start === null ? { kind: KINDS[0], recipe: STARTS.http } : read(manifest);
+  const [mode, setMode] = useState<"form" | "text">("recipe" in first && how !== "text" ? "form" : "text");
+  const [kind, setKind] = useState<Kind>("recipe" in first ? first.kind : "http");
+  const [recipes, setRecipes] = useState("recipe" in first && start !== null ? { ...STARTS, [first.kind]: first.recipe } : STARTS);
+  const [written, setWritten] = useState(start);
+  const recipe = recipes[kind];
+  const chosen = useStepTools((mode === "form" && recipe.steps) || []);
+  const text = written ?? toYaml(manifestOf(kind, recipe, chosen.tools));
+  // What another page has made is nowhere else.
+  const isNew = start === null ? written === null && recipes === STARTS : text === start && text !== given.text;
 
   const [goTo, setGoTo] = useState<Finding | null>(null);
   const { checked, current, error } = useChecked(text);
   const findings = checked?.diagnostics ?? [];
   const tool = current ? (checked?.tool ?? null) : null;
+  const why = written === null || !current ? "" : whyNot(read(checked?.manifest as Schema));
+  const questions = findings.map((one) => (one.severity === "error" ? questionAt(one.where, kind, recipe) : ""));
+  const refused = findings.map((one, index) => ({ path: questions[index] ?? "", message: inWords(one) }));
 
-  const take = (grants: Grant[]) => {
-    if (mode === "form") {
-      setRecipes({ ...recipes, command: { ...recipes.command, ...grantedIn(grants) } });
-      announce(t("watch.taken"));
-      return;
-    }
-    data(api.POST("/tools/draft/permissions", { body: { text, grants } }))
-      .then((changed) => {
-        setWritten(changed.text);
-        announce(t("watch.taken"));
-      })
-      .catch((failure: Error) => announce(failure.message));
+  const answer = (changed: Recipe) => {
+    setRecipes({ ...recipes, [kind]: changed });
+    setWritten(null);
+  };
+  const ask = async () => {
+    const found = written === null ? { kind, recipe } : read((await data(api.POST("/tools/draft", { body: { text } }))).manifest as Schema | null);
+    if ("lacks" in found) return announce(whyNot(found));
+    setKind(found.kind);
+    if (written !== null) setRecipes({ ...recipes, [found.kind]: found.recipe });
+    setMode("form");
+  };
+  /** Take exactly these permissions; what they make impossible is said, and they are left. */
+  const take = async (grants: Grant[]) => {
+    const changed = await data(api.POST("/tools/draft/permissions", { body: { text, grants } }));
+    const { manifest: made } = await data(api.POST("/tools/draft", { body: { text: changed.text } }));
+    if (made === null) return announce(t("watch.refused"));
+    const now = read(made as Schema);
+    setWritten(changed.text);
+    if ("recipe" in now) setRecipes({ ...recipes, [now.kind]: now.recipe });
+    else setMode("text");
+    announce(t("watch.taken"));
   };
   /** Ask about another kind of tool; what is common to all stays. */
   const choose = (next: Kind) => {
-    const { name, description, arguments: taken } = recipes[kind];
+    const { name, description, arguments: taken } = recipe;
     setKind(next);
+    setWritten(null);
     if (recipes !== STARTS) setRecipes({ ...recipes, [next]: { ...recipes[next], name, description, arguments: taken } });
   };
   const saved = useRef(false);
@@ -97,31 +121,23 @@ function Build({ base, start, notes }: { base?: Tool; start: string; notes: read
       {base !== undefined && base.source !== "user" && <p className="warnings">{t("build.copy.about")}</p>}
       <Bullets className="warnings" of={notes} />
       <section className="card stack build-input" aria-label={t("build.definition")}>
-        {base === undefined && (
-          <div className="line">
-            <div className="tabs">
-              {(["form", "text"] as const).map((one) => (
-                <button
-                  key={one}
-                  type="button"
-                  className="button"
-                  aria-pressed={mode === one}
-                  disabled={one === "form" && written !== null}
-                  title={one === "form" && written !== null ? t("build.form.lost") : undefined}
-                  onClick={() => setMode(one)}
-                >
-                  {t(`build.${one}`)}
-                </button>
-              ))}
-            </div>
-            {mode === "form" && (
-              <Choice className="sort" label={t("build.kind")} value={kind} change={choose} of={KINDS} text={(one) => t(`build.kind.${one}`)} />
-            )}
-          </div>
-        )}
+        <div className="line">
+          <Tabs value={mode} change={(one) => (one === "form" ? void ask() : setMode(one))} of={["form", "text"] as const} text={(one) => t(`build.${one}`)} />
+          {mode === "form" && base === undefined && (
+            <Choice className="sort" label={t("build.kind")} value={kind} change={choose} of={KINDS} text={(one) => t(`build.kind.${one}`)} />
+          )}
+        </div>
+        {mode === "text" && why !== "" && <p className="muted">{why}</p>}
         {mode === "form" ? (
           <>
-            <RecipeForm kind={kind} recipe={recipes[kind]} chosen={chosen} onChange={(recipe: Recipe) => setRecipes({ ...recipes, [kind]: recipe })} />
+            <RecipeForm
+              kind={kind}
+              recipe={recipe}
+              chosen={chosen}
+              // What a step lacks, the form says itself.
+              refused={isNew ? [] : refused.filter(({ path }) => path !== "" && !/^\$\.steps\[\d+\]$/.test(path))}
+              onChange={answer}
+            />
             <details>
               <summary>{t("tool.source")}</summary>
               <Code text={text} />
@@ -139,28 +155,43 @@ function Build({ base, start, notes }: { base?: Tool; start: string; notes: read
           </Suspense>
         )}
         {error !== null && <Failure error={error} />}
-        <Findings found={mode === "form" && isNew ? [] : findings} open={mode === "text" ? setGoTo : undefined} />
+        {mode === "form" ? (
+          <Bullets className="warnings" of={isNew ? [] : findings.filter((_, index) => questions[index] === "").map(inWords)} />
+        ) : (
+          <Findings found={findings} open={setGoTo} />
+        )}
       </section>
-      <DraftTest key={base?.toolID} tool={tool} text={text} take={mode === "form" && kind !== "command" ? undefined : take} />
+      <DraftTest key={base?.toolID} tool={tool} text={text} take={kind === "composite" ? undefined : (grants) => void take(grants).catch(({ message }: Error) => announce(message))} />
     </div>
   );
 }
 
-function Findings({ found, open }: { found: readonly Finding[]; open?: (finding: Finding) => void }) {
+/** Return the answers that a manifest has; one with an error has none. */
+function read(manifest: Schema | null): ReturnType<typeof answersOf> {
+  return manifest === null ? { lacks: [] } : answersOf(manifest);
+}
+
+/** Return why the questions do not show a text; "" if they can. */
+function whyNot(found: ReturnType<typeof answersOf>): string {
+  if (!("lacks" in found)) return "";
+  return t(found.lacks.length === 0 ? "build.form.wait" : "build.form.lacks", { what: found.lacks.join(", ") });
+}
+
+/** Return a finding in words for people who know the questions, and no manifests. */
+function inWords({ rule, where, severity, message }: Schemas["Finding"]): string {
+  const key = `recipe.wrong.${rule}`;
+  if (has(key) && !where.endsWith("entrypoint")) return t(key, { what: /`(.*?)`/.exec(message)?.[1] ?? "" });
+  return severity === "error" || has(key) ? t("recipe.wrong") : plain(message);
+}
+
+function Findings({ found, open }: { found: readonly Finding[]; open: (finding: Finding) => void }) {
   return (
     <ul className="stack findings" aria-label={t("build.findings")} aria-live="polite">
-      {found.map((one) => {
-        const message = plain(one.message);
-        return (
-          <li key={`${one.line} ${one.column} ${one.message}`} className={one.severity}>
-            {open === undefined ? (
-              message
-            ) : (
-              <Button look="quiet" onClick={() => open({ ...one })}>{`${t("build.line", { line: one.line })}: ${message}`}</Button>
-            )}
-          </li>
-        );
-      })}
+      {found.map((one) => (
+        <li key={`${one.line} ${one.column} ${one.message}`} className={one.severity}>
+          <Button look="quiet" onClick={() => open({ ...one })}>{`${t("build.line", { line: one.line })}: ${plain(one.message)}`}</Button>
+        </li>
+      ))}
     </ul>
   );
 }

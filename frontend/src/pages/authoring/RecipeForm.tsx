@@ -1,7 +1,7 @@
 import { lazy, Suspense } from "react";
 import { Loading } from "../../parts/states";
 import { type Key, t } from "../../text";
-import type { Kind, Recipe } from "./recipe";
+import { begun, type Kind, type Recipe } from "./recipe";
 import { argumentQuestions, choicesOf, type Chosen } from "./steps";
 
 const SchemaForm = lazy(() => import("../../parts/SchemaForm/SchemaForm"));
@@ -50,10 +50,12 @@ function questions(kind: Kind, recipe: Recipe, chosen: Chosen): Record<string, u
       body: map("body"),
       part: field("part"),
       answer,
+      hosts: { ...list("hosts"), description: t("recipe.hosts.more") },
     },
     command: {
       program: field("program"),
       words: list("words"),
+      secrets: list("secrets"),
       answer,
       read: list("read"),
       write: list("write"),
@@ -86,14 +88,16 @@ type Props = {
   recipe: Recipe;
   /** The tools of its steps. */
   chosen: Chosen;
+  /** What is wrong with an answer. */
+  refused: { path: string; message: string }[];
   onChange: (recipe: Recipe) => void;
 };
 
 /** Questions about a tool for a person who writes no YAML. */
-export function RecipeForm({ kind, recipe, chosen, onChange }: Props) {
+export function RecipeForm({ kind, recipe, chosen, refused, onChange }: Props) {
   return (
     <Suspense fallback={<Loading />}>
-      <SchemaForm key={kind} schema={questions(kind, recipe, chosen)} value={recipe} refused={[]} onChange={(value) => onChange(value as Recipe)} />
+      <SchemaForm key={kind} schema={questions(kind, recipe, chosen)} value={recipe} refused={refused} onChange={(value) => onChange(begun(value as Recipe))} />
     </Suspense>
   );
 }

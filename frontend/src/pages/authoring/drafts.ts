@@ -14,6 +14,11 @@ const PAUSE_MS = 250;
 /** The text that another page has made for the editor, with notes about it. */
 export const given: { text: string; notes: readonly string[] } = { text: "", notes: [] };
 
+/** Read what the server says about a text. */
+export function useDraft(text: string, more: { placeholderData?: typeof keepPreviousData } = {}) {
+  return useRead(["draft", text], () => api.POST("/tools/draft", { body: { text } }), more);
+}
+
 /** Return what the server says about a text, as soon as one pauses. */
 export function useChecked(text: string) {
   const [settled, setSettled] = useState(text);
@@ -21,7 +26,7 @@ export function useChecked(text: string) {
     const later = setTimeout(() => setSettled(text), PAUSE_MS);
     return () => clearTimeout(later);
   }, [text]);
-  const query = useRead(["draft", settled], () => api.POST("/tools/draft", { body: { text: settled } }), { placeholderData: keepPreviousData });
+  const query = useDraft(settled, { placeholderData: keepPreviousData });
   const current = settled === text && !query.isPlaceholderData && !query.isError;
   return { checked: query.data, current, error: query.error };
 }
@@ -66,12 +71,8 @@ export async function put(bundle: string, { slug, version }: DraftTool, text: st
 
 /** Create a bundle of this person and return its id, a UUID of version 7 (RFC 9562, 5.7). */
 export async function createBundle(displayName: string): Promise<string> {
-  const bytes = crypto.getRandomValues(new Uint8Array(16));
-  const now = Date.now();
-  for (let index = 0; index < 6; index++) bytes[index] = Math.floor(now / 256 ** (5 - index)) % 256;
-  bytes[6] = ((bytes[6] ?? 0) & 0x0f) | 0x70;
-  bytes[8] = ((bytes[8] ?? 0) & 0x3f) | 0x80;
-  const hex = [...bytes].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+  const random = [...crypto.getRandomValues(new Uint8Array(9))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+  const hex = `${Date.now().toString(16).padStart(12, "0")}7${random.slice(0, 3)}8${random.slice(3)}`;
   const id = hex.replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, "$1-$2-$3-$4-$5");
   const slug = displayName.normalize("NFC").replace(/[^\p{L}\p{Nd}]+/gu, "-").replace(/^-+|-+$/g, "").slice(0, 64);
   await data(api.PUT("/tools/bundles/{bundleID}", { params: { path: { bundleID: id } }, body: { slug, displayName } }));

@@ -5,6 +5,7 @@ import { useAction } from "../../parts/action";
 import { Decide, Dialog } from "../../parts/Dialog";
 import { announce } from "../../parts/notices";
 import { Save } from "../../parts/Save";
+import { useRead } from "../../parts/read";
 import { Button } from "../../parts/small";
 import { t } from "../../text";
 import { textOf } from "../authoring/drafts";
@@ -34,11 +35,17 @@ export function Actions({ tool }: { tool: Tool }) {
 
 function Deletion({ tool, close }: { tool: Tool; close: () => void }) {
   const navigate = useNavigate();
+  const path = pathOf(tool);
+  const callers = useRead(
+    ["tool", "callers", path],
+    () => api.GET("/tools/bundles/{bundleID}/tools/{toolSlug}/version/{v}/callers", { params: { path } }),
+  );
+  const users = callers.data?.usedBy ?? [];
   const remove = useAction(
     async () => {
       // First, as this page would ask for the tool again at once.
       await navigate({ to: "/tools" });
-      return data(api.DELETE("/tools/bundles/{bundleID}/tools/{toolSlug}/version/{v}", { params: { path: pathOf(tool) } }));
+      return data(api.DELETE("/tools/bundles/{bundleID}/tools/{toolSlug}/version/{v}", { params: { path } }));
     },
     {
       done: () => announce(t("tool.deleted", { name: tool.name })),
@@ -48,7 +55,7 @@ function Deletion({ tool, close }: { tool: Tool; close: () => void }) {
   return (
     <Dialog title={t("tool.delete.title", { name: tool.name })} close={close}>
       <ul className="bullets">
-        <li>{t("tool.delete.calls")}</li>
+        <li>{t(users.length === 0 ? "tool.delete.calls" : "tool.delete.users", { users: users.join(", ") })}</li>
         <li>{t("tool.delete.versions")}</li>
         <li>{t("tool.delete.trust")}</li>
         <li>{t("tool.delete.trash")}</li>

@@ -236,7 +236,7 @@ def _error(
     hint = f"To allow it, add {quoted(value)} to {permission} in {details['manifest']}. "
     hint += f"`toolcrib trace {tool.name}` with the same arguments shows all that it needs."
     if tool.bundle == DRAFTS:
-        hint = f"To allow it, add {quoted(value)} to {permission}. A watched run shows all that it needs."
+        hint = f"To allow it, watch the run, and take the permission to {access} {quoted(value)}."
     if tool.is_builtin:
         hint = f"To allow it, add {quoted(value)} to `roots` in config.yml."
     return PermissionDenied(

@@ -94,6 +94,8 @@ class CheckedDraft(Findings, kw_only=True):
 
     tool: DraftTool | None
     """Null if there is an error."""
+    manifest: Any
+    """The data of `text`. Null if there is an error, or none was sent."""
 
 
 @ROUTES.add("POST", "/tools/draft", "admin", {200: CheckedDraft}, UsageError, ToolNotFound, body=Draft)
@@ -102,12 +104,8 @@ def check_draft(request: RestRequest) -> Answer:
     body: Draft = request.body()
     tool, found = _read(request, body)
     shown = None if tool is None else _shown(request.services.project, tool)
-    findings = convert(report(found), Findings)
-    return Answer(
-        CheckedDraft(
-            diagnostics=findings.diagnostics, errors=findings.errors, warnings=findings.warnings, tool=shown
-        )
-    )
+    manifest = None if tool is None or body.text is UNSET else load(body.text.encode(), "draft.yml").data
+    return Answer(convert({**report(found), "tool": shown, "manifest": manifest}, CheckedDraft))
 
 
 def _shown(project: Project, tool: Tool) -> DraftTool:
