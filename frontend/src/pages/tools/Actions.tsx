@@ -5,10 +5,10 @@ import { useAction } from "../../parts/action";
 import { Decide, Dialog } from "../../parts/Dialog";
 import { announce } from "../../parts/notices";
 import { Save } from "../../parts/Save";
-import { useRead } from "../../parts/read";
 import { Button } from "../../parts/small";
 import { t } from "../../text";
 import { textOf } from "../authoring/drafts";
+import { useCallers } from "./Callers";
 import { pathOf, wordsOf } from "./paths";
 
 /** What can be done with a tool beside calling it. */
@@ -35,17 +35,12 @@ export function Actions({ tool }: { tool: Tool }) {
 
 function Deletion({ tool, close }: { tool: Tool; close: () => void }) {
   const navigate = useNavigate();
-  const path = pathOf(tool);
-  const callers = useRead(
-    ["tool", "callers", path],
-    () => api.GET("/tools/bundles/{bundleID}/tools/{toolSlug}/version/{v}/callers", { params: { path } }),
-  );
-  const users = callers.data?.usedBy ?? [];
+  const users = useCallers(tool).data?.usedBy ?? [];
   const remove = useAction(
     async () => {
       // First, as this page would ask for the tool again at once.
       await navigate({ to: "/tools" });
-      return data(api.DELETE("/tools/bundles/{bundleID}/tools/{toolSlug}/version/{v}", { params: { path } }));
+      return data(api.DELETE("/tools/bundles/{bundleID}/tools/{toolSlug}/version/{v}", { params: { path: pathOf(tool) } }));
     },
     {
       done: () => announce(t("tool.deleted", { name: tool.name })),

@@ -8,13 +8,15 @@ import { pathOf } from "./paths";
 
 const KNOWN: Record<string, Key> = { page: "tool.callers.page", cli: "tool.callers.cli", mcp: "tool.callers.mcp" };
 
+/** Read who may call a tool, and who is made with it. */
+export function useCallers(tool: Tool) {
+  const path = pathOf(tool);
+  return useRead(["tool", "callers", path], () => api.GET("/tools/bundles/{bundleID}/tools/{toolSlug}/version/{v}/callers", { params: { path } }));
+}
+
 /** Everybody who may call a tool, and what the rules say about each. */
 export function Callers({ tool }: { tool: Tool }) {
-  const path = pathOf(tool);
-  const callers = useRead(
-    ["tool", "callers", path],
-    () => api.GET("/tools/bundles/{bundleID}/tools/{toolSlug}/version/{v}/callers", { params: { path } }),
-  );
+  const callers = useCallers(tool);
   return (
     <Card title={t("tool.callers")}>
       <Shown query={callers}>
