@@ -31,6 +31,8 @@ class Offer(NamedTuple):
     """The tools that it has and does not run, with the reasons."""
     providers: tuple[str, ...] = ()
     """The providers of the models whose runs it advances."""
+    manifests: Mapping[str, str] = {}
+    """SHA-256 of the manifests of those that are offered as these say."""
 
 
 def reasons_of(refused: Mapping[str, str]) -> dict[str, list[str]]:
