@@ -24,11 +24,11 @@ def test_a_beat_goes_through_the_tools_once_and_again_when_they_are_others(tmp_p
     stays, here = Register(database, "stays", "worker"), Register(database, "here", "embedded")
     tools, refused = Served(["one", "two"]), {"two": "it waits"}
     for _ in range(3):
-        assert stays.beat(tools, refused, 0) == (frozenset(), [])
-        assert here.beat((), {}, 0) == ({"one"}, [])
+        assert stays.beat(tools, refused, 0) == (frozenset[str](), [])
+        assert here.beat((), {}, 0) == (frozenset({"one"}), [])
     assert tools.walks == 1
     stays.beat(["three"], {}, 0)
-    assert here.beat((), {}, 0) == ({"three"}, [])
+    assert here.beat((), {}, 0) == (frozenset({"three"}), [])
     assert {one.name: one.tools for one in live_workers(database, LEASE_S)} == {
         "stays": {"three"}, "here": set(),
     }  # fmt: skip
