@@ -132,8 +132,7 @@ class EmbeddedDispatcher:
         self, handlers: Mapping[str, Take], limit: int = 1, stop: asyncio.Event | None = None
     ) -> list[Work]:
         """Take at most `limit` ready rows of these entries, none after `stop`; return the work on them."""
-        entries = list(handlers)
-        if limit <= 0 or not self._is_due(handlers, entries):
+        if limit <= 0 or not self._is_due(handlers):
             return []
         works: list[Work] = []
         with self._database.write("deliveries") as tx:
@@ -142,7 +141,7 @@ class EmbeddedDispatcher:
                 return []
             # A column and not a comparison with the clock: only so can one index give the order by priority.
             tx.run("UPDATE deliveries SET due = 1 WHERE due = 0 AND ready_at <= ?", tx.now())
-            for entry, key in self._due(tx, handlers, entries, limit):
+            for entry, key in self._due(tx, handlers, limit):
                 if tx.run("DELETE FROM deliveries WHERE entry = ? AND key = ?", entry, key):
                     work = handlers[entry](tx, key)
                     if work is not None:
@@ -200,12 +199,12 @@ class EmbeddedDispatcher:
             note_lost(self._database, error)
             return [], _RETRY_S
 
-    def _is_due(self, handlers: Mapping[str, Take], entries: Sequence[str]) -> bool:
+    def _is_due(self, handlers: Mapping[str, Take]) -> bool:
         """Look without the right to write, which is one process's at a time."""
         with self._database.read() as tx:
             if tx.one("SELECT 1 FROM deliveries WHERE due = 0 AND ready_at <= ? LIMIT 1", tx.now()):
                 return True
-            return next(self._due(tx, handlers, entries, 1), None) is not None
+            return next(self._due(tx, handlers, 1), None) is not None
 
     def _pause(self) -> float:
         """Return the seconds until the next message is due, or until the next look."""
@@ -214,20 +213,19 @@ class EmbeddedDispatcher:
             return _LOOK_S if row is None or row[0] is None else min(_LOOK_S, max(0.0, row[0] - tx.now()))
 
     @staticmethod
-    def _due(
-        tx: Transaction, handlers: Mapping[str, Take], entries: Sequence[str], limit: int
-    ) -> Iterator[tuple[str, str]]:
-        """Yield the entries and keys to deliver next. Messages of other entries are never looked at."""
-        if tx.one("SELECT 1 FROM deliveries WHERE due = 1 LIMIT 1") is None:
-            return
+    def _due(tx: Transaction, handlers: Mapping[str, Take], limit: int) -> Iterator[tuple[str, str]]:
+        """Yield the entries and keys to deliver next. Of other entries one message is looked at."""
+        following = "SELECT MIN(entry) FROM deliveries WHERE due = 1 AND entry > ?"
         query = (
             "SELECT -priority, ready_at, key, entry FROM deliveries WHERE due = 1 AND entry = ?"
             " ORDER BY priority DESC, ready_at, key LIMIT ?"
         )
         found: list[tuple[Any, ...]] = []
-        for entry in entries:
+        entry = ""
+        while (row := tx.one(following, entry)) is not None and row[0] is not None:
+            entry = row[0]
             room = handlers.room(tx, entry) if isinstance(handlers, Handlers) else None
-            if room != 0:
+            if room != 0 and handlers.get(entry) is not None:
                 found += tx.all(query, entry, limit if room is None else min(limit, room))
         for _, _, key, entry in heapq.nsmallest(limit, found):
             yield entry, key

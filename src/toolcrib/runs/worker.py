@@ -67,9 +67,10 @@ class Worker:
         """A thread of its own: those of the event loop may all wait for the database."""
         self._concurrency = concurrency
         self._elsewhere: frozenset[str] = frozenset()
-        self._declined: dict[str, str] = {}
-        """The tools whose attempts were not for this machine, with the reasons."""
-        self._declined_of: Offer | None = None
+        self._refused: Mapping[str, str] = {}
+        """The tools that do not run here, with the reasons: those of an offer, and those whose attempts were
+        not for this machine."""
+        self._refused_of: Offer | None = None
         self._approved: Set[str] = frozenset()
         """The tools with a ready call that a person has approved: it may run, whatever keeps others back."""
         self._running: dict[str, tuple[ClaimedCall, asyncio.Task[None]]] = {}
@@ -152,7 +153,7 @@ class Worker:
             _log.exception("call %s could not be run", claim.id)
             ending = Lost(f"{type(error).__name__}: {error}")
         if isinstance(ending, NotHere):
-            self._declined[claim.tool] = ending.reason
+            self._refused = {**self._refused, claim.tool: ending.reason}
         try:
             await self.settle(claim, ending)
         finally:
@@ -197,31 +198,33 @@ class Worker:
 
     def is_unlimited(self, tool: str) -> bool:
         """Return True if a call of this tool may be taken whatever other workers run."""
-        return self._may_take(tool, self._refused()) and self._offer().tools.get(tool, 0) is None
+        offer = self._current()
+        return offer.tools.get(tool, 0) is None and self._may_take(tool)
 
     def served(self) -> list[str]:
         """Return the tools whose calls may be taken now."""
-        refused = self._refused()
-        return [name for name in self._offer().tools if self._may_take(name, refused)]
+        return [name for name in self._current().tools if self._may_take(name)]
 
     def room(self, tx: Transaction, tool: str) -> int | None:
         """Return how many further calls of a tool may run now, in all workers; None: any number."""
-        most = self._offer().tools.get(tool)
+        most = self._current().tools.get(tool, 0)
+        if most == 0 or not self._may_take(tool):
+            return 0
         return None if most is None else max(0, most - self._calls.running(tx, tool))
 
     def providers(self) -> tuple[str, ...]:
         """Return the providers of the models whose runs may be taken."""
         return self._offer().providers
 
-    def _may_take(self, tool: str, refused: Mapping[str, str]) -> bool:
-        return (tool not in refused or tool in self._approved) and tool not in self._elsewhere
+    def _may_take(self, tool: str) -> bool:
+        return (tool not in self._refused or tool in self._approved) and tool not in self._elsewhere
 
-    def _refused(self) -> Mapping[str, str]:
-        """Return the tools that do not run here, with the reasons."""
+    def _current(self) -> Offer:
+        """Return the offer as it is now, and let another one end what was refused beside it."""
         offer = self._offer()
-        if offer is not self._declined_of:
-            self._declined, self._declined_of = {}, offer
-        return {**offer.refused, **self._declined} if self._declined else offer.refused
+        if offer is not self._refused_of:
+            self._refused, self._refused_of = offer.refused, offer
+        return offer
 
     async def _beat(self) -> None:
         while True:
@@ -258,15 +261,14 @@ class Worker:
                     task.get_loop().call_soon_threadsafe(task.cancel)
 
     def _show(self) -> None:
-        refused = self._refused()
+        offer, refused = self._current(), self._refused
         self._approved = self._calls.approved(refused)
-        tools = [name for name in self._offer().tools if name not in refused]
-        live, dead = self._register.beat(tools, refused, len(self._running), self._calls.lease_s)
+        elsewhere, dead = self._register.beat(offer.tools, refused, len(self._running), self._calls.lease_s)
         if dead:
             self._register.remove(self._calls.dispatcher, *dead)
         # An embedded worker may end with its program at any time, so workers that stay come first.
         if self._kind == "embedded":
-            self._elsewhere = frozenset().union(*(one.tools for one in live if one.kind == "worker"))
+            self._elsewhere = elsewhere
 
 
 class _Handlers(Handlers):
@@ -290,7 +292,9 @@ class _Handlers(Handlers):
 
     def room(self, tx: Transaction, entry: str) -> int | None:
         """Return how many further works of an entry may run now."""
-        return None if entry.startswith(_RUN) else self._worker.room(tx, entry.removeprefix(_CALL))
+        if entry.startswith(_RUN):
+            return None if entry in self else 0
+        return self._worker.room(tx, entry.removeprefix(_CALL))
 
     def __iter__(self) -> Iterator[str]:
         yield from map(run_entry, self._worker.providers())

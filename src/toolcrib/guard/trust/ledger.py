@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field, replace
 from functools import cached_property
+from threading import Lock
 from typing import Any, NamedTuple
 
 from toolcrib.spec.identifier import new_id
@@ -77,6 +78,7 @@ class Ledger:
         self._opened: Database | None = None
         self._held: tuple[int, set[tuple[str, str, str]]] = (-1, set())
         self._known: tuple[int, Mapping[tuple[str, str], str]] = (-1, {})
+        self._reading = Lock()
         self._made: tuple[int, dict[str, str]] = (-1, {})
         self._looked = (0.0, -1)
         self._own = 0
@@ -113,11 +115,12 @@ class Ledger:
         """Return by subject and bundle the `source` of what was accepted last."""
         if not self._exists:
             return {}
-        version = self._database.version
-        if self._known[0] != version:
-            rows = self._database.rows(_KNOWN, self._clock())
-            self._known = version, {(row[0], row[1]): row[2] for row in rows}
-        return self._known[1]
+        with self._reading:  # Of threads that ask at the same time, as at a start, one reads all rows.
+            version = self._database.version
+            if self._known[0] != version:
+                rows = self._database.rows(_KNOWN, self._clock())
+                self._known = version, {(row[0], row[1]): row[2] for row in rows}
+            return self._known[1]
 
     def last(self, subject: str, bundle: str = "") -> Trusted | None:
         """Return what was accepted last of the subject; None if nothing is in force."""

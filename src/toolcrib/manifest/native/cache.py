@@ -10,7 +10,7 @@ import hashlib
 import os
 import secrets
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import NamedTuple
@@ -46,7 +46,7 @@ from toolcrib.manifest.yaml.diagnostics import Diagnostic, failure, make
 from toolcrib.manifest.yaml.source import ANY_FILE, Document, SourceFiles, read_with_facts
 from toolcrib.spec import Tool
 
-_FORM = "toolcrib manifests 12"
+_FORM = "toolcrib manifests 13"
 _STALE_PART = 20
 """The file is written again once more than one entry in this many is missing or stale."""
 _SETTLED_NS = 100_000_000
@@ -102,7 +102,8 @@ class ManifestCache:
         self._files, self._places = files, places
         self._base = os.fspath(tools_dir)
         self._path = path
-        self._kept = Kept(None, b"")
+        self._before = self._kept = Kept(None, b"")
+        """The file as tools are read from it, and as it is now."""
         self._fresh: dict[str, _Read] = {}
         """Manifests that were read in this process and are not in the file yet."""
         self._only_here: dict[str, _Read] = {}
@@ -128,11 +129,17 @@ class ManifestCache:
                 usable = states.get(name) == state or self._read(name, found, settled)
                 (tools if usable else rest).append(name)
             self.save(tools)
-            kept, read = self._kept, self._fresh | self._only_here
+            self._before = kept = self._kept
+            read = self._fresh | self._only_here
             same = [name for name in tools if name not in read] if read else tools
             facts = KnownFacts(kept, same, {name: one.entry.facts for name, one in read.items()})
         marks = {name: one.entry.mark for name, one in read.items()}
         return LazyTools(tools, facts, marks, kept.mark, partial(self._make, kept, read), found, rest)
+
+    @property
+    def states(self) -> Mapping[str, bytes]:
+        """The states of the manifests that tools are made from, as of `states_of`, where they are kept."""
+        return self._before.states
 
     def check_result(self, name: str, mark: Mark) -> CheckResult | None:
         """Return the result of earlier checks; None if the manifest must be checked."""
@@ -140,20 +147,26 @@ class ManifestCache:
             return self._checked[name][1]
         return self._kept.entry(name).checked if mark and self._kept.mark(name) == mark else None
 
-    def listed(self, marks: Mapping[str, Mark]) -> dict[str, KeptEntry]:
-        """Return by name what `add_check` was given for the tools that still have these marks."""
-        kept = self._kept
+    def checked(self, names: Iterable[str], marks: Mapping[str, Mark]) -> dict[str, KeptEntry]:
+        """Return by name what is kept of the tools that are as they were loaded.
+
+        `marks` are those of manifests that were read meanwhile.
+        """
+        kept, before = self._kept, self.states
+        states = kept.states
         with uncollected():
             found = {
-                name: (kept.listed(name), kept.entry(name))
-                for name, mark in marks.items()
-                if mark and kept.mark(name) == mark
+                name: kept.checked(name)
+                for name in names
+                if name in states
+                and (kept.mark(name) == marks[name] if name in marks else states[name] == before.get(name))
             }
-            return {
-                name: KeptEntry(listed, one.manifest, one.checked.reads, one.facts.concurrent)
-                for name, (listed, one) in found.items()
-                if listed and one.checked is not None
-            }
+            return {name: one for name, one in found.items() if one is not None}
+
+    def listed(self, names: Iterable[str]) -> dict[str, memoryview]:
+        """Return by name the entries in MCP's list of tools that `checked` has returned."""
+        with uncollected():
+            return {name: text for name in names if (text := self._kept.listed(name))}
 
     def add_check(self, name: str, mark: Mark, result: CheckResult, listed: bytes) -> None:
         """Remember that the manifest in this state has passed its checks, and its entry in MCP's list."""

@@ -65,9 +65,8 @@ class Facts(NamedTuple):
 
 
 class KeptEntry(NamedTuple):
-    """The entry of a tool in MCP's list, and what is known of the manifest that it is of."""
+    """The facts that are known of a manifest without errors whose entry in MCP's list is kept."""
 
-    text: memoryview
     manifest: str
     """SHA-256 of the bytes of the manifest."""
     reads: list[str] | None
@@ -109,7 +108,10 @@ class Kept:
         parts = (states[at : at + _STATE.size] for at in range(0, len(states), _STATE.size))
         self.states = dict(zip(self.names, parts, strict=True))
         """Name to the mark as `states_of` yields it."""
-        self._rows, self._at = head[end + len(states) :], columns.get("at", [])
+        end += len(states)
+        self._manifests = head[end : end + _DIGEST * len(self.names)]
+        self._rows, self._at = head[end + len(self._manifests) :], columns.get("at", [])
+        self._checks, self._checked = columns.get("checks", []), columns.get("checked", [])
         self._touches, self._touched = columns.get("touches", []), columns.get("touched", [])
         self.counts: dict[str, dict[str, int]] = columns.get("counts", {"secrets": {}, "write": {}})
         """The number of tools that declare a secret, or may write a path."""
@@ -152,6 +154,13 @@ class Kept:
         start, size = self._row(name)[5:7]
         return bytes(self._content[self._begin + start : self._begin + start + size])
 
+    def checked(self, name: str) -> KeptEntry | None:
+        """Return the facts about a manifest without errors; None without its entry in MCP's list."""
+        number = self._number(name)
+        if (check := self._checks[self._checked[number]]) is None:
+            return None
+        return KeptEntry(self._manifests[_DIGEST * number : _DIGEST * (number + 1)].hex(), *check)
+
     def listed(self, name: str) -> memoryview:
         """Return the entry of a tool in MCP's list; empty without one."""
         return self._listed[slice(*self._row(name)[7])]
@@ -167,12 +176,16 @@ def write_kept(path: Path, key: bytes, entries: Iterable[tuple[str, Entry, bytes
     """Replace the file by these tools, sorted by name: name, entry, content, and entry in MCP's list."""
     import orjson
 
-    names, states, rows, at, parts, lists = [], [], [], [0], [], []
+    names, states, manifests, rows, at, parts, lists = [], [], [], [], [0], [], []
     touches, touched, start, end = dict[tuple[Touch, ...], int](), [], 0, 0
+    checks, checked_as = dict[bytes, int](), []
     counts = {"secrets": Counter[str](), "write": Counter[str]()}
     for name, (mark, facts, digest, raw, manifest, checked), content, listed in entries:
         names.append(name)
         states.append(_STATE.pack(*mark))
+        manifests.append(bytes.fromhex(manifest))
+        check = (checked.reads, facts.concurrent) if checked is not None and listed else None
+        checked_as.append(checks.setdefault(orjson.dumps(check), len(checks)))
         counts["secrets"].update(facts.secrets)
         counts["write"].update(facts.write)
         touched.append(touches.setdefault(tuple(facts.touches), len(touches)))
@@ -186,10 +199,10 @@ def write_kept(path: Path, key: bytes, entries: Iterable[tuple[str, Entry, bytes
     columns = orjson.dumps({
         "names": names, "at": at, "touches": list(touches), "touched": touched, "counts": counts,
         "lists": (start, zlib.crc32(b"".join(lists))),
+        "checks": [orjson.Fragment(one) for one in checks], "checked": checked_as,
     })  # fmt: skip
-    write_cache(
-        path, key, b"".join([len(columns).to_bytes(8, "big"), columns, *states, *rows]), [*parts, *lists]
-    )
+    head = b"".join([len(columns).to_bytes(8, "big"), columns, *states, *manifests, *rows])
+    write_cache(path, key, head, [*parts, *lists])
 
 
 class KnownFacts(Mapping[str, Facts]):

@@ -276,12 +276,12 @@ class ProjectCatalog:
             return {tool.name: tool for tool in self.tools(caller, identity)}
         if self.bundles.exist:
             self.bundles.stored.ready_all()
-        trust, kept = self._steps.trust, self.settled(self.registry.unchecked)
+        trust, kept = self._steps.trust, self.registry.kept_lists(self.settled(self.registry.unchecked))
         self.registry.check_all(but=kept)
         found: dict[str, Tool | memoryview] = {}
         for name in self._names():
             if name in kept:
-                found[name] = kept[name].text
+                found[name] = kept[name]
             elif (tool := trust.offered(self.toolset.get(name))) is not None:
                 found[name] = tool
         return found

@@ -237,6 +237,12 @@ class ToolRegistry:
         known = self._marks.get(name)
         return self._kept_mark(name) if known is None else known
 
+    def untouched(self, states: Iterable[tuple[str, bytes]]) -> set[str]:
+        """Return the tools in use whose manifests have these states and had them when they were kept."""
+        kept, read = self._cache.states, self._marks.keys() | self._found.keys()
+        found = {name for name, state in states if kept.get(name) == state and name not in read}
+        return (found & self._tools.keys()).difference(*(one for _, one in self._external_findings.values()))
+
     def _refuse_conflicts(self, names: list[str]) -> set[str]:
         """Return the names that are the same for clients: nobody knows whose that name was until now."""
         first = {name: name for name in names}
@@ -311,9 +317,13 @@ class ToolRegistry:
         return [finding for finding in (*self._found.get(name, ()), *external) if finding.is_error]
 
     def kept_entries(self, names: Iterable[str]) -> dict[str, KeptEntry]:
-        """Return by name the entries in MCP's list that are kept of those tools that nobody has used yet."""
+        """Return by name what is kept of those tools that nobody has used yet."""
         lazy = (name for name in names if isinstance(self.unchecked.get(name), _LazyBoundTool))
-        return self._cache.listed({name: self.mark(name) for name in lazy})
+        return self._cache.checked(lazy, self._marks)
+
+    def kept_lists(self, names: Iterable[str]) -> dict[str, memoryview]:
+        """Return by name the entries in MCP's list of tools that `kept_entries` has returned."""
+        return self._cache.listed(names)
 
     def check_all(self, but: Container[str] = ()) -> None:
         """Check all tools that are not checked yet."""

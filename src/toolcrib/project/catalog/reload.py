@@ -19,6 +19,7 @@ from toolcrib.manifest import (
     read,
     read_folder,
 )
+from toolcrib.manifest.native.kept import states_of
 from toolcrib.project.catalog.external import ExternalTools
 from toolcrib.project.catalog.registry import CatalogChange, Reading, ToolRegistry
 from toolcrib.project.catalog.watch import Watch
@@ -101,7 +102,7 @@ class HotReload:
         """Read again what may have changed, and put it into effect."""
         every = "tools" in touched
         own = sorted(key.removeprefix("tools/") for key in touched if key.startswith("tools/"))
-        names, found = self._listed() if every else (own, [])
+        names, found = await self._listed() if every else (own, [])
         places = dict.fromkeys(
             self._external.places if every else sorted(touched & self._external.sources.keys())
         )
@@ -147,12 +148,16 @@ class HotReload:
             self._reset()
         return change
 
-    def _listed(self) -> tuple[Iterable[str], list[Diagnostic]]:
+    async def _listed(self) -> tuple[Iterable[str], list[Diagnostic]]:
         """Return every name to read, or the error if the folder of tools cannot be listed."""
         found: list[Diagnostic] = []
-        listed = folders(os.fspath(self._registry.place.tools), found)
-        # A folder that cannot be listed takes no tool away.
-        return ([], found) if found else (sorted({*listed, *self._registry.names} - {""}), [])
+        registry, tools = self._registry, os.fspath(self._registry.place.tools)
+        listed = folders(tools, found)
+        if found:  # A folder that cannot be listed takes no tool away.
+            return [], found
+        states = await asyncio.to_thread(lambda: [*states_of(tools, listed, FILE_NAME)])
+        untouched = registry.untouched(zip(listed, states, strict=True))
+        return sorted({*listed, *registry.names} - {""} - untouched), []
 
     def _read(self, name: str) -> Reading | None:
         """Read a manifest; None if it is the one in effect."""

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from toolcrib.manifest import DEFAULT_DIALECT, DIALECTS, FILE_NAME, mark_of
+from toolcrib.manifest import DEFAULT_DIALECT, DIALECTS, FILE_NAME, mark_of, uncollected
 from toolcrib.project.config.sources import ToolSource, place_of
 from toolcrib.project.root import Place
 from toolcrib.state.inotify import FOLDER, MADE, OVERFLOW, SELF, Inotify, News
@@ -157,10 +157,12 @@ class Watch:
         self._arm("tools")
         names = {key.partition("/")[2] for key in self._watches if key.startswith("tools/")}
         names.update(_listed(self._tools))
-        for number, name in enumerate(names, 1):
-            self._arm(f"tools/{name}")
-            if number % _SLICE == 0:
-                await asyncio.sleep(0)
+        keys = [f"tools/{name}" for name in names]
+        for start in range(0, len(keys), _SLICE):
+            with uncollected():
+                for key in keys[start : start + _SLICE]:
+                    self._arm(key)
+            await asyncio.sleep(0)
 
     def _arm(self, key: str) -> None:
         """Watch the folders of a key as they are now."""

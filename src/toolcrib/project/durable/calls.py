@@ -285,9 +285,10 @@ class ProjectCalls:
 
     def _find_unserved(self) -> None:
         """Make tools of bundles ready whose calls wait. Until it is used such a tool is not in the list."""
-        here = self.offer().tools
-        names = [tool for tool in self.stored.ready_tools() if "/" in tool and tool not in here]
+        names = [tool for tool in self.stored.ready_tools() if "/" in tool]
         if names and self._loop is not None:
+            here = self.offer().tools
+            names = [tool for tool in names if tool not in here]
             # The registry belongs to the event loop; this runs in the thread that keeps leases.
             self._loop.call_soon_threadsafe(self._make_ready, names)
 

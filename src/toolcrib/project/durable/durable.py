@@ -84,7 +84,8 @@ class DurableParts:
         self.agents.switch_on(self.catalog.builtins)
         offer = self.calls.offer()
         if offer is not self._recorded:
-            self._agent_parts[1].record(name for name in offer.tools if name not in offer.refused)
+            names = [name for name in offer.tools if name not in offer.refused]
+            self._agent_parts[1].record(names, offer.manifests)
             self._recorded = offer
         return offer
 

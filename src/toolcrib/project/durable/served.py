@@ -57,7 +57,12 @@ class ServedTools:
                     if why is not None:
                         refused[name] = why
                     tools[name] = self._smaller(bound.limits.concurrent_calls)
-            self._seen, self._offer = seen, Offer(tools, refused, self._providers())
+            self._seen, self._offer = (
+                seen,
+                Offer(
+                    tools, refused, self._providers(), {name: one.manifest for name, one in settled.items()}
+                ),
+            )
         return self._offer
 
     def _smaller(self, own: int | None) -> int | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -80,10 +80,13 @@ class AgentTools:
                 self._known().find(name)  # Its error may name a near one.
             raise
 
-    def record(self, names: Iterable[str]) -> None:
-        """Record those of these tools that this process has, for the steps of all runs."""
-        found, known, names = [], self._known(), list(names)
-        recorded = known.recorded(self._manifests(names))
+    def record(self, names: Sequence[str], manifests: Mapping[str, str] | None = None) -> None:
+        """Record those of these tools that this process has, for the steps of all runs.
+
+        `manifests` are those of tools that are offered as these say, where that is known.
+        """
+        found, known = [], self._known()
+        recorded = known.recorded(self._manifests(names) if manifests is None else manifests)
         for name in [name for name in names if name not in recorded]:
             with suppress(ToolcribError):
                 bound = self._here(name)
