@@ -3,14 +3,13 @@ import { api, type Schemas } from "../../api/client";
 import { Code } from "../../parts/Code";
 import { shownExact } from "../../parts/exact";
 import { plain } from "../../parts/json";
-import { Badge } from "../../parts/small";
+import { Fold } from "../../parts/small";
 import { Shown } from "../../parts/states";
 import { useRead } from "../../parts/read";
 import { t } from "../../text";
 import { Change, ENDED } from "../runs/change";
+import { StateBadge } from "../runs/states";
 import { useAnswer } from "./follow";
-
-const TONES: Record<string, "good" | "bad" | "warn"> = { done: "good", failed: "bad", refused: "bad", waiting: "warn" };
 
 /** One turn: what the person said, and what the agent did and answered. */
 export function Turn({ id }: { id: string }) {
@@ -52,15 +51,16 @@ function Step({ step }: { step: Schemas["IterationRecord"] }) {
     <>
       {step.text !== "" && <p className="said-text">{plain(step.text)}</p>}
       {step.calls.map((call) => (
-        <details key={call.useId} className="chat-call">
-          <summary>
-            <code>{call.name}</code> <Badge tone={TONES[call.state] ?? ""}>{call.state}</Badge>
-          </summary>
-          <Code text={shownExact(call.arguments)} />
-          {call.callId !== undefined && <Output id={call.callId} state={call.state} />}
-          {call.runId !== undefined && <Link to={`/runs/${call.runId}`}>{t("chat.details")}</Link>}
-          {call.answer != null && <pre tabIndex={0}>{plain(call.answer)}</pre>}
-        </details>
+        <Fold key={call.useId} className="chat-call" title={<><code>{call.name}</code> <StateBadge state={call.state} /></>}>
+          {() => (
+            <>
+              <Code text={shownExact(call.arguments)} />
+              {call.callId !== undefined && <Output id={call.callId} state={call.state} />}
+              {call.runId !== undefined && <Link to={`/runs/${call.runId}`}>{t("chat.details")}</Link>}
+              {call.answer != null && <Code text={call.answer} />}
+            </>
+          )}
+        </Fold>
       ))}
     </>
   );

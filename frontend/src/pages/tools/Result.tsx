@@ -7,10 +7,10 @@ import { plain } from "../../parts/json";
 import { meaning, number, t } from "../../text";
 import type { CallEvent, Ended } from "./call";
 
-/** The events of a call as they come. */
-export function Progress({ events }: { events: CallEvent[] }) {
-  const progress = events.findLast(({ kind }) => kind === "progress")?.data;
-  const waiting = events.at(-1)?.kind === "approval" ? events.at(-1)?.data : undefined;
+/** The events of a call as they come; once it has ended, the output that came. */
+export function Progress({ events, running }: { events: CallEvent[]; running: boolean }) {
+  const progress = running ? events.findLast(({ kind }) => kind === "progress")?.data : undefined;
+  const waiting = running && events.at(-1)?.kind === "approval" ? events.at(-1)?.data : undefined;
   const output = events.map(({ kind, data }) => (kind === "chunk" ? (data.text ?? "") : "")).join("");
   return (
     <>
@@ -32,8 +32,8 @@ export function Progress({ events }: { events: CallEvent[] }) {
   );
 }
 
-/** The end of a call: its value or error, and the facts about it. */
-export function Result({ ended }: { ended: Ended }) {
+/** The end of a call: the first lines of its value or its error, and the facts about it. */
+export function Result({ ended, lines }: { ended: Ended; lines?: number }) {
   const { result, call } = ended;
   const { ok, value, error, warnings, meta } = result;
   const state = call?.status === "cancelled" ? "cancelled" : ok ? "ok" : "error";
@@ -44,7 +44,7 @@ export function Result({ ended }: { ended: Ended }) {
         <Badge tone={tones[state]}>{t(`test.${state}`)}</Badge>
         {call !== null && <Times call={call} />}
       </p>
-      {ok ? <Code text={shownExact(value)} /> : <Problem error={error} />}
+      {ok ? <Code text={shownExact(value)} lines={lines} /> : <Problem error={error} />}
       {linksOf(value).map(({ uri, mimeType }) => (
         <p key={uri}>
           <Save label={t("test.save", { type: plain(String(mimeType)) })} path={uri.replace(ARTIFACTS, "/tools/artifacts/")} />
