@@ -86,17 +86,19 @@ function useNear<T extends Element>(load: (seen: DOMRectReadOnly) => void, busy:
   const near = useEffectEvent(load);
   useEffect(() => {
     if (busy || element.current === null) return;
-    const watching = new IntersectionObserver(([entry]) => entry?.isIntersecting && near(entry.boundingClientRect), { rootMargin: MARGIN });
+    const seen = (changes: IntersectionObserverEntry[]) => {
+      const last = changes.at(-1);
+      if (last?.isIntersecting) near(last.boundingClientRect);
+    };
+    const watching = new IntersectionObserver(seen, { rootMargin: MARGIN });
     watching.observe(element.current);
     return () => watching.disconnect();
   }, [busy]);
   return element;
 }
 
-type Skips = { pages: number; rows: number; load: (number: number) => void; busy: boolean };
-
 /** The place of pages that were scrolled past: the one that comes into view is loaded again. */
-function Skipped({ pages, rows, load, busy }: Skips) {
+function Skipped({ pages, rows, load, busy }: { pages: number; rows: number; load: (number: number) => void; busy: boolean }) {
   const near = ({ top, height }: DOMRectReadOnly) => load(Math.floor(Math.max(0, Math.min(-top / height, 1)) * pages));
   return <div ref={useNear<HTMLDivElement>(near, busy)} style={{ height: `${pages * rows * ROW_REM}rem` }} />;
 }

@@ -9,12 +9,12 @@ import { useRead } from "../../parts/read";
 import { t } from "../../text";
 import { Change, ENDED } from "../runs/change";
 import { StateBadge } from "../runs/states";
+import { CallResult } from "../tools/Result";
 import { useAnswer } from "./follow";
 
 /** One turn: what the person said, and what the agent did and answered. */
 export function Turn({ id }: { id: string }) {
-  const params = { path: { runId: id } };
-  const run = useRead(["runs", id], () => api.GET("/runs/{runId}/timeline", { params }));
+  const run = useRead(["runs", id], () => api.GET("/runs/{runId}/timeline", { params: { path: { runId: id } } }));
   const active = run.data !== undefined && !ENDED.includes(run.data.state);
   const writing = useAnswer(id, active);
   return (
@@ -55,7 +55,7 @@ function Step({ step }: { step: Schemas["IterationRecord"] }) {
           {() => (
             <>
               <Code text={shownExact(call.arguments)} />
-              {call.callId !== undefined && <Output id={call.callId} state={call.state} />}
+              {call.callId !== undefined && <CallResult id={call.callId} />}
               {call.runId !== undefined && <Link to={`/runs/${call.runId}`}>{t("chat.details")}</Link>}
               {call.answer != null && <Code text={call.answer} />}
             </>
@@ -64,14 +64,4 @@ function Step({ step }: { step: Schemas["IterationRecord"] }) {
       ))}
     </>
   );
-}
-
-/** What a call returned, or why it failed. */
-function Output({ id, state }: { id: string; state: string }) {
-  const call = useRead(["calls", id, state], () => api.GET("/tools/calls/{callId}", { params: { path: { callId: id } } }));
-  const result = call.data?.result;
-  if (result == null) return null;
-  const { ok, value, error } = result;
-  const text = ok ? shownExact(value) : (error?.message ?? "");
-  return <Code className={ok ? "" : "wrong"} text={text} />;
 }

@@ -1,8 +1,10 @@
-import type { Schemas } from "../../api/client";
+import { api, type Schemas } from "../../api/client";
 import { Code } from "../../parts/Code";
 import { Badge } from "../../parts/small";
 import { Save } from "../../parts/Save";
 import { shownExact, writeExact } from "../../parts/exact";
+import { useRead } from "../../parts/read";
+import { Shown } from "../../parts/states";
 import { plain } from "../../parts/json";
 import { meaning, number, t } from "../../text";
 import type { CallEvent, Ended } from "./call";
@@ -58,6 +60,16 @@ export function Result({ ended, lines }: { ended: Ended; lines?: number }) {
       {meta !== undefined && <Facts facts={meta} />}
       {!ok && error?.details != null && Object.keys(error.details).length > 0 && <Facts facts={error.details} />}
     </>
+  );
+}
+
+/** The end of a stored call, once it has one. */
+export function CallResult({ id }: { id: string }) {
+  const found = useRead(["calls", id], () => api.GET("/tools/calls/{callId}", { params: { path: { callId: id } } }));
+  return (
+    <Shown query={found}>
+      {(call) => call.result != null && <div className="stack"><Result ended={{ result: call.result, call }} /></div>}
+    </Shown>
   );
 }
 
