@@ -4,7 +4,7 @@ import { type QueryClient, useQueryClient } from "@tanstack/react-query";
 import { useEffect, useState } from "react";
 import { send } from "./client";
 import { prefix } from "./session";
-import { eventsOf } from "./stream";
+import { eventsOf, pause } from "./stream";
 
 /** Topic of the server to the first words of the keys of queries that show it. */
 const SHOWN: Record<string, readonly string[]> = {
@@ -14,7 +14,6 @@ const SHOWN: Record<string, readonly string[]> = {
   calls: ["calls", "usage", "counts"],
   audit: ["audit"],
 };
-const AGAIN_MS = 1_000;
 /** The id of no event: after it, each topic has changed. */
 const NONE = "-";
 const NAME = `toolcrib events ${prefix}`;
@@ -73,7 +72,7 @@ async function follow(signal: AbortSignal, seen: Seen, tell: (told: Told) => voi
     }
     // What has changed since the page was read is not known.
     if (seen.last === "") seen.last = NONE;
-    await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
+    await pause();
   }
 }
 

@@ -1,5 +1,8 @@
 /** Server-sent events read by fetch, since an EventSource can send no token (WHATWG HTML, 9.2). */
 
+/** Wait before a stream is read again. */
+export const pause = () => new Promise((resolve) => setTimeout(resolve, 1_000));
+
 export type ServerEvent = { id: string; event: string; data: string };
 
 /** Yield the events of an answer as they come. */

@@ -104,7 +104,7 @@ export function Bullets({ of, className = "bullets" }: { of: readonly string[]; 
   );
 }
 
-type FoldProps = { title: string; className?: string; open?: boolean; children: () => ReactNode };
+type FoldProps = { title: ReactNode; className?: string; open?: boolean; children: () => ReactNode };
 
 /** What is made only when a person opens it. */
 export function Fold({ title, className, open: first = false, children }: FoldProps) {

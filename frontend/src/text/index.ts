@@ -13,7 +13,7 @@ const STORED = "toolcrib.language";
 let messages: Messages = en;
 let errors: Record<string, string> = {};
 let touches: readonly [string, string][] = [];
-let plural = new Intl.PluralRules("en");
+let formats = formatsOf("en");
 export let language: Language = "en";
 
 function wanted(): Language {
@@ -29,7 +29,7 @@ export async function loadLanguage(): Promise<void> {
   else if (language === "pseudo") messages = pseudo();
   else messages = en;
   const locale = language === "pseudo" ? "ar" : language;
-  plural = new Intl.PluralRules(locale === "ar" ? "en" : locale);
+  formats = formatsOf(locale === "ar" ? "en" : locale);
   document.documentElement.lang = locale;
   document.documentElement.dir = language === "pseudo" ? "rtl" : "ltr";
 }
@@ -42,7 +42,7 @@ export function chooseLanguage(next: Language): void {
 /** Return a text with its values; the number `n` chooses between one and many. */
 export function t(key: Key, values: Record<string, string | number> = {}): string {
   const forms = messages[key].split("|");
-  const one = typeof values.n !== "number" || plural.select(values.n) === "one";
+  const one = typeof values.n !== "number" || formats.plural.select(values.n) === "one";
   const text = (one ? forms[0] : forms[1]) ?? forms[0] ?? "";
   return text.replace(/\{(\w+)\}/g, (whole, name: string) => {
     const value = values[name];
@@ -70,7 +70,7 @@ export function touch(line: string): string {
 }
 
 export function number(value: number): string {
-  return new Intl.NumberFormat(language === "de" ? "de" : "en").format(value);
+  return formats.number.format(value);
 }
 
 /** Return a time in words of this language, such as "3 hours ago"; the exact one is for a title. */
@@ -85,15 +85,21 @@ export function ago(moment: string): string {
     [Infinity, "year", 365 * 86_400],
   ] as const;
   const [, unit, size] = steps.find(([below]) => Math.abs(seconds) < below) ?? steps[5];
-  const format = new Intl.RelativeTimeFormat(language === "de" ? "de" : "en", { numeric: "auto" });
-  return format.format(Math.round(seconds / size), unit);
+  return formats.ago.format(Math.round(seconds / size), unit);
 }
 
 export function exact(moment: string): string {
-  return new Intl.DateTimeFormat(language === "de" ? "de" : "en", {
-    dateStyle: "medium",
-    timeStyle: "medium",
-  }).format(new Date(moment));
+  return formats.exact.format(new Date(moment));
+}
+
+/** Made once for all: to make one takes longer than to use it hundreds of times. */
+function formatsOf(locale: string) {
+  return {
+    plural: new Intl.PluralRules(locale),
+    number: new Intl.NumberFormat(locale),
+    ago: new Intl.RelativeTimeFormat(locale, { numeric: "auto" }),
+    exact: new Intl.DateTimeFormat(locale, { dateStyle: "medium", timeStyle: "medium" }),
+  };
 }
 
 function pseudo(): Messages {

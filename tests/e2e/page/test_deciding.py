@@ -306,6 +306,37 @@ def test_the_audit_log_is_filtered_and_saved(opened: Open, server: HttpServerPro
     assert {one["fields"]["name"] for one in lines} == {"greet"}
 
 
+def test_a_long_list_keeps_and_reads_again_only_what_is_near(opened: Open, server: HttpServerProcess) -> None:
+    for number in range(60):
+        server.send("POST", "/tools/invoke/greet", {"args": {"c": f"echo {number} {HOSTILE}"}})
+    browser, read = opened(), list[str]()
+    page = browser.page
+    page.on("response", lambda one: read.append(one.url) if "/audit?" in one.url else None)
+    # As if there were more.
+    page.route(
+        "**/audit?*", lambda route: route.continue_(url=route.request.url.replace("Size=100", "Size=15"))
+    )
+    browser.log_in("/audit")
+    rows, more = page.locator(".rows > li"), page.get_by_role("button", name="Show more")
+    expect(rows.nth(14)).to_be_attached()
+    while more.count() > 0:
+        page.keyboard.press("End")
+        page.wait_for_timeout(100)
+    assert len(read) > 6
+    assert rows.count() <= 75
+    seen = "document.elementFromPoint(640, 600).closest('li').querySelector('time').dateTime"
+    last = page.evaluate(seen)
+    before = len(read)
+    with page.expect_response("**/audit?*"):
+        server.send("POST", "/tools/invoke/greet", {"args": {"c": "exit 4"}})
+    page.wait_for_timeout(500)
+    assert len(read) - before <= 10  # Of the begin and the end of the call.
+    assert page.evaluate(seen) == last
+    page.keyboard.press("Home")
+    expect(rows.first).to_contain_text("error")
+    nothing_wrong(browser)
+
+
 @pytest.mark.parametrize(
     ("scope", "tool", "other"),
     [("arguments", "look", "echo kept"), ("rule", "lend", "echo else")],

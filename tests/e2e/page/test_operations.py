@@ -285,9 +285,14 @@ def test_a_conversation_with_a_tool_that_runs_first(opened: Open) -> None:
     box.press("Enter")
     chip = page.locator(".chip")
     expect(chip).to_contain_text("failed")
-    chip.get_by_label("greet: Arguments").fill('{"c": "echo forty-two"}')
+    chip.get_by_label("greet: Arguments").fill('{"c": "seq 40; echo forty-two"}')
     chip.get_by_role("button", name="Run").click()
     expect(chip).to_contain_text("output")
+    # Its first lines are seen at once.
+    shown = chip.locator("pre").first
+    expect(shown).to_have_text(re.compile("1\\s2\\s3\\s4\\s5\\s6$"))
+    chip.get_by_role("button", name="Show all").click()
+    expect(shown).to_contain_text("forty-two")
     box.fill("What is it?")
     box.press("Enter")
     turn = page.locator(".turns > li")

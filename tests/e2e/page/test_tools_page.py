@@ -165,6 +165,7 @@ def test_progress_is_shown_and_a_call_can_be_cancelled(opened: Open, server: Htt
     expect(page.locator(".tester-answer pre")).to_have_text("begun\n")
     page.get_by_role("button", name="Cancel").click()
     expect(page.locator(".tester-answer .badge")).to_have_text("cancelled")
+    expect(page.locator(".tester-answer .output pre")).to_have_text("begun\n")
 
 
 def test_an_output_that_is_not_text_is_saved_by_an_address_that_works_once(

@@ -6,7 +6,7 @@ import { Heading } from "../../parts/Heading";
 import { plain } from "../../parts/json";
 import { Pages, usePages } from "../../parts/Pages";
 import { Save } from "../../parts/Save";
-import { Badge, When } from "../../parts/small";
+import { Badge, Fold, When } from "../../parts/small";
 import { Empty } from "../../parts/states";
 import { useRead } from "../../parts/read";
 import { t } from "../../text";
@@ -48,16 +48,19 @@ function Entry({ line }: { line: Lines[number] }) {
   const { name, status, caller } = (line.fields ?? {}) as Record<string, unknown>;
   const tone = status === "success" ? "good" : status === "error" || status === "refused" ? "bad" : "";
   return (
-    <details>
-      <summary>
-        <span>{line.event}</span>
-        {typeof name === "string" && <strong>{plain(name)}</strong>}
-        {typeof status === "string" && <Badge tone={tone}>{status}</Badge>}
-        {typeof caller === "string" && <span className="muted">{plain(caller)}</span>}
-        {line.time !== undefined && <When moment={line.time} />}
-      </summary>
-      <Code text={writeExact(line.fields ?? {}, 2)} />
-    </details>
+    <Fold
+      title={
+        <>
+          <span>{line.event}</span>
+          {typeof name === "string" && <strong>{plain(name)}</strong>}
+          {typeof status === "string" && <Badge tone={tone}>{status}</Badge>}
+          {typeof caller === "string" && <span className="muted">{plain(caller)}</span>}
+          {line.time !== undefined && <When moment={line.time} />}
+        </>
+      }
+    >
+      {() => <Code text={writeExact(line.fields ?? {}, 2)} />}
+    </Fold>
   );
 }
 

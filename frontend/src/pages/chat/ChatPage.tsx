@@ -33,10 +33,9 @@ export function Page() {
 }
 
 function Chat({ names, first }: { names: string[]; first: string }) {
-  const address = useSearch({ strict: false }) as { agent?: string; session?: string };
+  const { agent: chosen, session = "" } = useSearch({ strict: false }) as { agent?: string; session?: string };
   const navigate = useNavigate();
-  const session = address.session ?? "";
-  const agent = names.find((name) => name === address.agent) ?? first;
+  const agent = names.find((name) => name === chosen) ?? first;
   const turns = useRead(
     ["runs", "session", session],
     () => api.GET("/runs", { params: { query: { sessionId: session, pageSize: MOST } } }),

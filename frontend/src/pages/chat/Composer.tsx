@@ -8,6 +8,8 @@ import { type Attached, attached, invoked, useAttached, withOutputs } from "./at
 import { readObject } from "../../parts/json";
 
 const Palette = lazy(() => import("../../parts/Palette"));
+/** Lines of an output that are shown at first. */
+const FEW = 6;
 const TONES = { pending: "", running: "warn", output: "good", failed: "bad" } as const;
 
 /** The message box. `+` adds a tool; `+NAME` as a message runs it without the agent. */
@@ -86,19 +88,21 @@ export function Composer({ busy, send }: { busy: boolean; send: (prompt: string)
 function Chip({ one, tools }: { one: Attached; tools: ReturnType<typeof useAttached> }) {
   const read = readObject(one.text);
   return (
-    <details className="chip" open={one.state !== "output"}>
-      <summary>
-        <code>+{one.tool.name}</code> <Badge tone={TONES[one.state]}>{t(`chat.${one.state}`)}</Badge>
-      </summary>
-      <textarea
-        rows={Math.min(8, one.text.split("\n").length)}
-        dir="ltr"
-        aria-label={`${one.tool.name}: ${t("recipe.arguments")}`}
-        aria-invalid={!("value" in read)}
-        value={one.text}
-        onChange={(event) => tools.write(one.key, event.target.value)}
-      />
-      {one.ended !== undefined && <Result ended={one.ended} />}
+    <div className="chip stack">
+      <details open={one.state !== "output"}>
+        <summary>
+          <code>+{one.tool.name}</code> <Badge tone={TONES[one.state]}>{t(`chat.${one.state}`)}</Badge>
+        </summary>
+        <textarea
+          rows={Math.min(8, one.text.split("\n").length)}
+          dir="ltr"
+          aria-label={`${one.tool.name}: ${t("recipe.arguments")}`}
+          aria-invalid={!("value" in read)}
+          value={one.text}
+          onChange={(event) => tools.write(one.key, event.target.value)}
+        />
+      </details>
+      {one.ended !== undefined && <Result ended={one.ended} lines={FEW} />}
       {one.problem !== undefined && <p className="wrong">{one.problem}</p>}
       <p className="line run-actions">
         <Button disabled={one.state === "running" || !("value" in read)} onClick={() => void tools.start(one)}>
@@ -106,6 +110,6 @@ function Chip({ one, tools }: { one: Attached; tools: ReturnType<typeof useAttac
         </Button>
         <Button look="quiet" onClick={() => tools.remove(one.key)}>{t("chat.remove", { tool: one.tool.name })}</Button>
       </p>
-    </details>
+    </div>
   );
 }

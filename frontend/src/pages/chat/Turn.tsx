@@ -3,19 +3,18 @@ import { api, type Schemas } from "../../api/client";
 import { Code } from "../../parts/Code";
 import { shownExact } from "../../parts/exact";
 import { plain } from "../../parts/json";
-import { Badge } from "../../parts/small";
+import { Fold } from "../../parts/small";
 import { Shown } from "../../parts/states";
 import { useRead } from "../../parts/read";
 import { t } from "../../text";
 import { Change, ENDED } from "../runs/change";
+import { StateBadge } from "../runs/states";
+import { CallResult } from "../tools/Result";
 import { useAnswer } from "./follow";
-
-const TONES: Record<string, "good" | "bad" | "warn"> = { done: "good", failed: "bad", refused: "bad", waiting: "warn" };
 
 /** One turn: what the person said, and what the agent did and answered. */
 export function Turn({ id }: { id: string }) {
-  const params = { path: { runId: id } };
-  const run = useRead(["runs", id], () => api.GET("/runs/{runId}/timeline", { params }));
+  const run = useRead(["runs", id], () => api.GET("/runs/{runId}/timeline", { params: { path: { runId: id } } }));
   const active = run.data !== undefined && !ENDED.includes(run.data.state);
   const writing = useAnswer(id, active);
   return (
@@ -52,26 +51,17 @@ function Step({ step }: { step: Schemas["IterationRecord"] }) {
     <>
       {step.text !== "" && <p className="said-text">{plain(step.text)}</p>}
       {step.calls.map((call) => (
-        <details key={call.useId} className="chat-call">
-          <summary>
-            <code>{call.name}</code> <Badge tone={TONES[call.state] ?? ""}>{call.state}</Badge>
-          </summary>
-          <Code text={shownExact(call.arguments)} />
-          {call.callId !== undefined && <Output id={call.callId} state={call.state} />}
-          {call.runId !== undefined && <Link to={`/runs/${call.runId}`}>{t("chat.details")}</Link>}
-          {call.answer != null && <pre tabIndex={0}>{plain(call.answer)}</pre>}
-        </details>
+        <Fold key={call.useId} className="chat-call" title={<><code>{call.name}</code> <StateBadge state={call.state} /></>}>
+          {() => (
+            <>
+              <Code text={shownExact(call.arguments)} />
+              {call.callId !== undefined && <CallResult id={call.callId} />}
+              {call.runId !== undefined && <Link to={`/runs/${call.runId}`}>{t("chat.details")}</Link>}
+              {call.answer != null && <Code text={call.answer} />}
+            </>
+          )}
+        </Fold>
       ))}
     </>
   );
-}
-
-/** What a call returned, or why it failed. */
-function Output({ id, state }: { id: string; state: string }) {
-  const call = useRead(["calls", id, state], () => api.GET("/tools/calls/{callId}", { params: { path: { callId: id } } }));
-  const result = call.data?.result;
-  if (result == null) return null;
-  const { ok, value, error } = result;
-  const text = ok ? shownExact(value) : (error?.message ?? "");
-  return <Code className={ok ? "" : "wrong"} text={text} />;
 }

@@ -45,13 +45,11 @@ export function useAttached() {
   };
 }
 
-const nothing = () => undefined;
-
 async function ended(one: Attached): Promise<Attached> {
   try {
     const answer = await callOf(one.tool)(one.text, false);
     if (answer === null) return { ...one, state: "pending" };
-    const found = await follow(answer, { onCall: nothing, onEvent: nothing });
+    const found = await follow(answer);
     return { ...one, state: found.result.ok ? "output" : "failed", ended: found };
   } catch (error) {
     return { ...one, state: "failed", problem: error instanceof Error ? error.message : String(error) };

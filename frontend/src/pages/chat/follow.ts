@@ -3,10 +3,8 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { useEffect, useState } from "react";
 import { type Schemas, send } from "../../api/client";
-import { eventsOf } from "../../api/stream";
+import { eventsOf, pause } from "../../api/stream";
 import { readAnswer } from "../../parts/exact";
-
-const AGAIN_MS = 1_000;
 
 /** Return what the model has written of its next answer; what is stored of the run is read again as it changes. */
 export function useAnswer(runId: string, active: boolean): string {
@@ -36,7 +34,7 @@ export function useAnswer(runId: string, active: boolean): string {
         } catch {
           if (ending.signal.aborted) return;
         }
-        await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
+        await pause();
       }
       await client.invalidateQueries({ queryKey: ["runs", runId] });
     };

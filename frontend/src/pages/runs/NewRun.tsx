@@ -20,14 +20,9 @@ export function NewRun() {
   );
 }
 
-function useCallees() {
-  const agents = useRead(["agents"], () => api.GET("/agents"));
-  const workflows = useRead(["workflows"], () => api.GET("/workflows"));
-  return { agents: agents.data?.agents, workflows: workflows.data?.workflows, error: agents.error ?? workflows.error };
-}
-
 function Questions() {
-  const { agents, workflows, error: unread } = useCallees();
+  const { data: { agents } = {}, error: noAgents } = useRead(["agents"], () => api.GET("/agents"));
+  const { data: { workflows } = {}, error: noWorkflows } = useRead(["workflows"], () => api.GET("/workflows"));
   const [chosen, setChosen] = useState("");
   const [prompt, setPrompt] = useState("");
   const [inputs, setInputs] = useState<Record<string, unknown>>({});
@@ -42,7 +37,7 @@ function Questions() {
     },
     onSuccess: (id) => navigate({ to: `/runs/${id}` }),
   });
-  if (unread !== null) return <Failure error={unread} />;
+  if (noAgents || noWorkflows) return <Failure error={noAgents ?? noWorkflows} />;
   if (agents === undefined || workflows === undefined) return <Loading />;
   if (what === "") return <p className="muted">{t("run.new.none")}</p>;
   const about = workflow?.description ?? agents.find(({ name }) => name === what)?.description;

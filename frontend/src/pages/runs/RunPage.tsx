@@ -10,7 +10,7 @@ import { Card, Fold, When } from "../../parts/small";
 import { Shown } from "../../parts/states";
 import { useRead } from "../../parts/read";
 import { number, t } from "../../text";
-import { Result } from "../tools/Result";
+import { CallResult } from "../tools/Result";
 import { Change } from "./change";
 import { Fork } from "./Fork";
 import { StateBadge } from "./states";
@@ -67,25 +67,19 @@ function Head({ run }: { run: Schemas["Timeline"] }) {
           <code>{run.error.code}</code> {plain(run.error.message)}
         </p>
       )}
-      <Actions run={run} />
+      <div className="line run-actions">
+        <Change run={run} />
+        {/* A workflow would run all its steps anew. */}
+        {!run.agent.startsWith(WORKFLOW) && (
+          <>
+            <Link className="button" to="/chat" search={{ session: run.sessionId, agent: run.agent }}>
+              {t("chat.continue")}
+            </Link>
+            {run.iterations.length > 0 && <Fork run={run} />}
+          </>
+        )}
+      </div>
     </header>
-  );
-}
-
-function Actions({ run }: { run: Schemas["Timeline"] }) {
-  return (
-    <div className="line run-actions">
-      <Change run={run} />
-      {/* A workflow would run all its steps anew. */}
-      {!run.agent.startsWith(WORKFLOW) && (
-        <>
-          <Link className="button" to="/chat" search={{ session: run.sessionId, agent: run.agent }}>
-            {t("chat.continue")}
-          </Link>
-          {run.iterations.length > 0 && <Fork run={run} />}
-        </>
-      )}
-    </div>
   );
 }
 
@@ -139,15 +133,6 @@ const Call = memo(function Call({ call, open }: { call: Iteration["calls"][numbe
     </li>
   );
 });
-
-function CallResult({ id }: { id: string }) {
-  const found = useRead(["calls", id], () => api.GET("/tools/calls/{callId}", { params: { path: { callId: id } } }));
-  return (
-    <Shown query={found}>
-      {(call) => call.result != null && <div className="stack"><Result ended={{ result: call.result, call }} /></div>}
-    </Shown>
-  );
-}
 
 function Below({ runs }: { runs: Schemas["RunRecord"][] }) {
   return (

@@ -1,16 +1,18 @@
-import type { Schemas } from "../../api/client";
+import { api, type Schemas } from "../../api/client";
 import { Code } from "../../parts/Code";
 import { Badge } from "../../parts/small";
 import { Save } from "../../parts/Save";
 import { shownExact, writeExact } from "../../parts/exact";
+import { useRead } from "../../parts/read";
+import { Shown } from "../../parts/states";
 import { plain } from "../../parts/json";
 import { meaning, number, t } from "../../text";
 import type { CallEvent, Ended } from "./call";
 
-/** The events of a call as they come. */
-export function Progress({ events }: { events: CallEvent[] }) {
-  const progress = events.findLast(({ kind }) => kind === "progress")?.data;
-  const waiting = events.at(-1)?.kind === "approval" ? events.at(-1)?.data : undefined;
+/** The events of a call as they come; once it has ended, the output that came. */
+export function Progress({ events, running }: { events: CallEvent[]; running: boolean }) {
+  const progress = running ? events.findLast(({ kind }) => kind === "progress")?.data : undefined;
+  const waiting = running && events.at(-1)?.kind === "approval" ? events.at(-1)?.data : undefined;
   const output = events.map(({ kind, data }) => (kind === "chunk" ? (data.text ?? "") : "")).join("");
   return (
     <>
@@ -32,8 +34,8 @@ export function Progress({ events }: { events: CallEvent[] }) {
   );
 }
 
-/** The end of a call: its value or error, and the facts about it. */
-export function Result({ ended }: { ended: Ended }) {
+/** The end of a call: the first lines of its value or its error, and the facts about it. */
+export function Result({ ended, lines }: { ended: Ended; lines?: number }) {
   const { result, call } = ended;
   const { ok, value, error, warnings, meta } = result;
   const state = call?.status === "cancelled" ? "cancelled" : ok ? "ok" : "error";
@@ -44,7 +46,7 @@ export function Result({ ended }: { ended: Ended }) {
         <Badge tone={tones[state]}>{t(`test.${state}`)}</Badge>
         {call !== null && <Times call={call} />}
       </p>
-      {ok ? <Code text={shownExact(value)} /> : <Problem error={error} />}
+      {ok ? <Code text={shownExact(value)} lines={lines} /> : <Problem error={error} />}
       {linksOf(value).map(({ uri, mimeType }) => (
         <p key={uri}>
           <Save label={t("test.save", { type: plain(String(mimeType)) })} path={uri.replace(ARTIFACTS, "/tools/artifacts/")} />
@@ -58,6 +60,16 @@ export function Result({ ended }: { ended: Ended }) {
       {meta !== undefined && <Facts facts={meta} />}
       {!ok && error?.details != null && Object.keys(error.details).length > 0 && <Facts facts={error.details} />}
     </>
+  );
+}
+
+/** The end of a stored call, once it has one. */
+export function CallResult({ id }: { id: string }) {
+  const found = useRead(["calls", id], () => api.GET("/tools/calls/{callId}", { params: { path: { callId: id } } }));
+  return (
+    <Shown query={found}>
+      {(call) => call.result != null && <div className="stack"><Result ended={{ result: call.result, call }} /></div>}
+    </Shown>
   );
 }
 

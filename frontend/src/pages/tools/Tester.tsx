@@ -101,8 +101,9 @@ export function Tester({ schema, start, call, tool, watch }: Props) {
             </Button>
           </p>
         )}
-        {running && <Progress events={events} />}
         {state.kind === "ended" && <Result ended={state.ended} />}
+        {/* A result has the whole output; without one, what came stays. */}
+        {!(state.kind === "ended" && state.ended.result.ok) && <Progress events={events} running={running} />}
         {watch !== undefined && state.kind === "ended" && state.ended.result.watched !== undefined && (
           <Watched watched={state.ended.result.watched} label={watch.label} take={watch.take} />
         )}

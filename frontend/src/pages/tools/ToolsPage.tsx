@@ -12,12 +12,13 @@ import { ToolRow } from "./ToolRow";
 import "./tools.css";
 
 const PAGE = 50;
+type Found = { tools: ToolItem[]; nextPageToken?: string | null };
 const ACTIONS = [["/tools/new", "build.new"], ["/tools/import", "import.title"], ["/tools/trash", "trash.title"]] as const;
 
 function useTools(filters: Filters) {
   const { q, sort } = filters;
   const query = asQuery(filters);
-  return usePages(["tools", "list", q, sort, query], (pageToken) =>
+  return usePages<Found>(["tools", "list", q, sort, query], (pageToken) =>
     q === ""
       ? data(api.GET("/tools", { params: { query: { ...query, sort, recommendedPageSize: PAGE, pageToken } } }))
       : data(api.GET("/tools/search", { params: { query: { ...query, q, pageSize: PAGE, pageToken } } })),
@@ -50,7 +51,7 @@ export function Page() {
       </div>
       <FacetPanel filters={filters} change={change} isFetching={pages.isFetching} />
       <section aria-label={t("page.tools")} aria-busy={pages.isFetching}>
-        <Pages<{ tools: ToolItem[] }, ToolItem>
+        <Pages<Found, ToolItem>
           pages={pages}
           rows={(page) => page.tools}
           none={<Empty title={filtered ? t("tools.none") : t("state.empty")} hint={t(filtered ? "tools.none.hint" : "tools.empty.hint")} />}

@@ -1,15 +1,13 @@
 /** One call that the tester makes: it is stored first, so it outlives a lost connection and this tab. */
 
 import { api, data, errorOf, type Schemas, send, type Tool } from "../../api/client";
-import { eventsOf } from "../../api/stream";
+import { eventsOf, pause } from "../../api/stream";
 import { readAnswer } from "../../parts/exact";
 
 export type Named = Pick<Tool, "bundleID" | "slug" | "version">;
 export type CallEvent = { kind: string; data: Schemas["EventData"] };
 /** The end of a call. */
 export type Ended = { result: Schemas["InvokeResult"]; call: Schemas["CallState"] | null };
-
-const AGAIN_MS = 1_000;
 
 /** Sends a call with exactly this text as its arguments; returns null if the person withdraws it. */
 export type Send = (text: string, dryRun: boolean) => Promise<Response | null>;
@@ -28,13 +26,13 @@ export function callOf({ bundleID, slug, version }: Pick<Tool, "bundleID" | "slu
 /** Follow a call to its end, also over lost connections. Raises ApiError if it is refused. */
 export async function follow(
   first: Response,
-  { onCall, onEvent }: { onCall: (id: string) => void; onEvent: (event: CallEvent) => void },
+  { onCall, onEvent }: { onCall?: (id: string) => void; onEvent?: (event: CallEvent) => void } = {},
 ): Promise<Ended> {
   const body = readAnswer(await first.text());
   if (!first.ok) throw errorOf(body, first.status);
   const begun = body as { callId: string } | Schemas["InvokeResult"];
   if ("ok" in begun) return { result: begun, call: null };
-  onCall(begun.callId);
+  onCall?.(begun.callId);
   const path = { callId: begun.callId };
   let last = "";
   for (;;) {
@@ -45,7 +43,7 @@ export async function follow(
       for await (const { id, event, data: sent } of eventsOf(answer)) {
         if (event !== "result") {
           last = id;
-          onEvent({ kind: event, data: readAnswer(sent) as Schemas["EventData"] });
+          onEvent?.({ kind: event, data: readAnswer(sent) as Schemas["EventData"] });
           continue;
         }
         const call = await data(api.GET("/tools/calls/{callId}", { params: { path } }));
@@ -56,7 +54,7 @@ export async function follow(
       const lost = error instanceof TypeError || (error instanceof Error && "code" in error && error.code === "offline");
       if (!lost) throw error;
     }
-    await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
+    await pause();
   }
 }
 
