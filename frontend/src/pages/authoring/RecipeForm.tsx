@@ -93,7 +93,7 @@ type Props = {
 export function RecipeForm({ kind, recipe, chosen, onChange }: Props) {
   return (
     <Suspense fallback={<Loading />}>
-      <SchemaForm key={kind} schema={questions(kind, recipe, chosen)} value={recipe} refused={[]} onChange={(value) => onChange(value as Recipe)} />
+      <SchemaForm key={kind} schema={questions(kind, recipe, chosen)} value={recipe} onChange={(value) => onChange(value as Recipe)} />
     </Suspense>
   );
 }
