@@ -203,7 +203,8 @@ function send(event: KeyboardEvent<HTMLTextAreaElement>) {
 function Text(props: WidgetProps) {
   const { id, value, required, disabled, schema, registry, onChange } = props;
   const { BaseInputTemplate } = registry.templates;
-  if (schema.type !== "string" || schema.examples !== undefined) return <BaseInputTemplate {...props} />;
+  const isLine = schema.examples !== undefined && !String(value ?? "").includes("\n");
+  if (schema.type !== "string" || isLine) return <BaseInputTemplate {...props} />;
   return (
     <textarea id={id} value={value === undefined ? "" : shownExact(value)} rows={1} {...{ required, disabled }} onChange={({ target }) => onChange(target.value || undefined)} onKeyDown={send} />
   );
