@@ -105,6 +105,28 @@ test.each([
   expect(changes).toEqual([{ a: null }]);
 });
 
+test("a new text of a list is empty", () => {
+  const { box } = form(object({ a: { type: "array", items: { type: "string" } } }), { a: [null, "x\ny"] });
+  expect([...box.querySelectorAll("textarea")].map(({ value }) => value)).toEqual(["", "x\ny"]);
+});
+
+test("another alternative keeps what fits, and has its own constant", () => {
+  const choices = [kind("b"), kind("c")].map((one) => ({ ...one, properties: { ...one.properties, name: { type: "string" } } }));
+  const { box, changes } = form(object({ a: { oneOf: choices } }), { a: { kind: "b", b: 1, name: "n" } });
+  const select = box.querySelector<HTMLSelectElement>("#args_a__oneof_select");
+  expect([...(select?.options ?? [])].map(({ text }) => text)).toEqual(["Not set", "b", "c"]);
+  if (select !== null) select.value = "1";
+  act(() => void select?.dispatchEvent(new Event("change", { bubbles: true })));
+  expect(changes.at(-1)).toEqual({ a: { kind: "c", name: "n" } });
+});
+
+test("a list with a schema for each place has a field for each", () => {
+  const { box, changes } = form(object({ a: { type: "array", prefixItems: [{ type: "string" }, { type: "integer" }], items: false } }), {});
+  type(box.querySelector("#args_a_0"), "x");
+  expect(changes).toEqual([{ a: ["x"] }]);
+  expect(box.querySelector("input#args_a_1")).not.toBeNull();
+});
+
 test("a date with its time is sent as it is typed, with the offset that it has", () => {
   const { box, changes } = form(object({ a: { type: "string", format: "date-time" } }), { a: "2026-11-30T10:00:00+05:30" });
   expect(box.querySelector<HTMLInputElement>("#args_a")?.value).toContain("2026-11-30T10:00");

@@ -172,7 +172,7 @@ class _Made:
 
 
 def _number(text: str) -> int | float:
-    """Return a number of the body. Raises ManifestError for one that a manifest cannot have as it is written."""
+    """Return a number of the body. Raises ManifestError for one that no manifest can have."""
     try:
         number: int | float = int(text)
         fits = -(2**63) <= number < 2**64

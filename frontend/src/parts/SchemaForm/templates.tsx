@@ -206,7 +206,7 @@ function Text(props: WidgetProps) {
   const isLine = schema.examples !== undefined && !String(value ?? "").includes("\n");
   if (schema.type !== "string" || isLine) return <BaseInputTemplate {...props} />;
   return (
-    <textarea id={id} value={value === undefined ? "" : shownExact(value)} rows={1} {...{ required, disabled }} onChange={({ target }) => onChange(target.value || undefined)} onKeyDown={send} />
+    <textarea id={id} value={value == null ? "" : shownExact(value)} rows={1} {...{ required, disabled }} onChange={({ target }) => onChange(target.value || undefined)} onKeyDown={send} />
   );
 }
 
