@@ -227,7 +227,7 @@ def test_pages_are_accessible_and_fit(
     found = server.send("GET", "/tools/search?q=look").json["tools"][0]
     tool = f"/tools/{found['bundleID']}/{found['slug']}/{found['version']}"
     page = browser.log_in()
-    for path, shown in (("/tools", ".row"), (tool, ".rjsf input")):
+    for path, shown in (("/tools", ".row"), (tool, ".rjsf textarea")):
         browser.go(path)
         page.locator(shown).first.wait_for()
         expect(page.locator(".loading")).to_have_count(0)
