@@ -60,8 +60,8 @@ def main() -> None:
                 pages = {
                     "tools": ("/tools", ".facets fieldset"),
                     "found": ("/tools?q=order", ".facets fieldset"),
-                    "tool": (forecast, ".rjsf input"),
-                    "waits": (refund, ".rjsf input"),
+                    "tool": (forecast, ".rjsf textarea"),
+                    "waits": (refund, ".rjsf textarea"),
                     **{name: (f"/{name}", "main h1") for name in PAGES},
                     **{name: (f"/tools/{name}", "main h1") for name in MAKING},
                     **{name: (f"/operations/{name}", "main h1") for name in OPERATIONS},

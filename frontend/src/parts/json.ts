@@ -1,19 +1,22 @@
 /** JSON as a person writes it, with the place of an error; and texts that could hide something. */
 
+import { t } from "../text";
 import { readExact } from "./exact";
 
-export type Read = { value: Record<string, unknown> } | { line: number; column: number } | { notAnObject: true };
+export type Read = { value: Record<string, unknown> } | { wrong: string };
 
-/** Read the text of a JSON object, exactly. */
+/** Read the text of a JSON object, exactly; or say where and why it is none. */
 export function readObject(text: string): Read {
   let value: unknown;
   try {
     value = readExact(text);
   } catch {
-    const before = text.slice(0, goodPart(text)).split("\n");
-    return { line: before.length, column: (before.at(-1)?.length ?? 0) + 1 };
+    const good = goodPart(text);
+    const before = text.slice(0, good).split("\n");
+    const place = { line: before.length, column: (before.at(-1)?.length ?? 0) + 1, found: /^./su.exec(text.slice(good))?.[0] ?? "" };
+    return { wrong: t(place.found === "" ? "test.json.end" : "test.json.invalid", place) };
   }
-  if (typeof value !== "object" || value === null || Array.isArray(value)) return { notAnObject: true };
+  if (typeof value !== "object" || value === null || Array.isArray(value)) return { wrong: t("test.json.object") };
   return { value: value as Record<string, unknown> };
 }
 

@@ -66,7 +66,7 @@ def test_a_tool_is_written_tried_and_saved(opened: Open, server: HttpServerProce
     type_text(page, TEXT)
     expect(finding).to_have_count(0)  # The form is that of the text now.
     expect(page.get_by_role("button", name="Save", exact=True)).to_be_enabled()
-    page.locator(".tester .rjsf input").fill("word")
+    page.locator(".tester .rjsf textarea").fill("word")
     page.get_by_role("button", name="Run", exact=True).click()
     page.get_by_role("button", name="Trust it and run").click()
     expect(page.locator(".tester-answer pre")).to_have_text("word!")
@@ -126,7 +126,7 @@ def test_questions_make_a_tool_with_two_steps(opened: Open, server: HttpServerPr
     page.get_by_text("Manifest", exact=True).click()
     expect(page.locator(".build-input pre")).to_contain_text('c: "${steps.first.value}"')
     expect(page.get_by_text("greet: code")).to_be_visible()
-    page.locator(".tester .rjsf input").fill("echo echo twice")
+    page.locator(".tester .rjsf textarea").fill("echo echo twice")
     page.get_by_role("button", name="Run", exact=True).click()
     page.get_by_role("button", name="Trust it and run").click()
     expect(page.locator(".tester-answer pre")).to_have_text("twice\n")
@@ -182,7 +182,7 @@ def test_questions_make_a_tool_that_sends_a_request_with_a_secret(opened: Open, 
     headers.get_by_label("User-Agent", exact=True).fill("MyApp/${version}")
     page.get_by_label("Part of the answer").fill("$.current.condition.text")
     expect(page.get_by_text("secret WEATHER_API_KEY")).to_be_visible()
-    page.locator(".tester .rjsf input").fill("Basel")
+    page.locator(".tester .rjsf textarea").fill("Basel")
     page.get_by_role("button", name="Dry run").click()
     expect(page.locator(".tester-answer pre").first).to_contain_text("<secret WEATHER_API_KEY>")
     # The draft runs before it is saved: the secret that it lacks is asked for where it lacks.
@@ -212,7 +212,7 @@ def test_questions_make_a_tool_that_sends_a_request_with_a_secret(opened: Open, 
     expect(window.get_by_role("listitem")).to_have_text([f"network: {weather}", "secret WEATHER_API_KEY"])
     window.get_by_role("button", name="Trust Skies/weather@1").click()
     expect(page.get_by_text("nobody has trusted it")).to_have_count(0)
-    page.locator(".tester .rjsf input").fill("Basel")
+    page.locator(".tester .rjsf textarea").fill("Basel")
     run.click()
     expect(page.locator(".tester-answer pre")).to_have_text("Sunny")
 
@@ -231,7 +231,7 @@ def test_a_watched_run_proposes_permissions_to_take_or_leave(opened: Open, serve
     for index, word in enumerate(("${note}", "b.txt")):
         words.get_by_role("button", name="Add").click()
         words.get_by_role("textbox").nth(index).fill(word)
-    page.locator(".tester .rjsf input").fill("a.txt")
+    page.locator(".tester .rjsf textarea").fill("a.txt")
     page.get_by_role("button", name="Watch this run").click()
     asked = page.get_by_role("dialog")
     expect(asked.get_by_role("checkbox", name="Watch this run")).to_be_checked()
@@ -264,7 +264,7 @@ def test_a_stored_tool_is_watched_and_a_new_version_has_what_is_taken(
     (server.root / "c.txt").write_text("c\n")
     address = put_tool(server, "watched", TEXT.replace("printf", "cat").replace('"%s!", ', ""))
     page = opened().log_in(address)
-    page.locator(".tester .rjsf input").fill("c.txt")
+    page.locator(".tester .rjsf textarea").fill("c.txt")
     page.get_by_role("button", name="Watch this run").click()
     page.get_by_role("dialog").get_by_role("button", name="Trust it and run").click()
     page.get_by_role("checkbox", name="read c.txt").check()
@@ -432,7 +432,7 @@ def test_pages_for_building_are_accessible_and_fit(
     browser.context.add_init_script(f"localStorage.setItem('toolcrib.language', '{language}')")
     page = browser.log_in()
     pages = (
-        ("/tools/new", ".rjsf input"), ("/tools/new?how=text", ".cm-content"), ("/tools/trash", "h1"),
+        ("/tools/new", ".rjsf textarea"), ("/tools/new?how=text", ".cm-content"), ("/tools/trash", "h1"),
         *((f"/tools/import?source={one}", "form") for one in ("openapi", "curl", "zip", "mcp")),
     )  # fmt: skip
     for path, shown in pages:

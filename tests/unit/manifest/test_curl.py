@@ -71,6 +71,8 @@ def test_a_form_is_sent_as_one() -> None:
         "curl example.com",
         "curl http://[x/",
         "curl --proxy x https://a.b",
+        "curl https://a.b -d '{\"n\": 12345678901234567890123}'",
+        "curl https://a.b -d '{\"n\": 1E400}'",
     ],
 )
 def test_what_cannot_be_read_is_refused(text: str) -> None:

@@ -63,7 +63,7 @@ function Questions() {
               key={workflow.name}
               schema={workflow.inputs}
               value={inputs}
-              refused={error instanceof ApiError ? error.violations : []}
+              refused={error instanceof ApiError ? error.violations : undefined}
               onChange={setInputs}
             />
           </Suspense>

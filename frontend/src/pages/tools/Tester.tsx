@@ -17,6 +17,7 @@ import { Progress, Result } from "./Result";
 import "./tester.css";
 
 const SchemaForm = lazy(() => import("../../parts/SchemaForm/SchemaForm"));
+const Problems = lazy(() => import("../../parts/SchemaForm/Problems"));
 
 type State = { kind: "idle" } | { kind: "running"; call: string } | { kind: "ended"; ended: Ended } | { kind: "refused"; error: unknown };
 
@@ -68,19 +69,17 @@ export function Tester({ schema, start, call, tool, watch }: Props) {
         <h2 id="tester">{t("tool.try")}</h2>
         <Tabs value={mode} change={setMode} of={["form", "json"] as const} text={(one) => t(`test.${one}`)} />
       </div>
-      <Form className="stack tester-input" submit={() => valid && !running && void makeCall(() => call(text, false))}>
-        {mode === "form" && valid ? (
-          <Suspense fallback={<Loading />}>
-            <SchemaForm
-              schema={schema}
-              value={read.value}
-              refused={problem?.violations ?? []}
-              onChange={(value) => setText(writeExact(value, 2))}
-            />
-          </Suspense>
-        ) : (
-          <JsonField text={text} onChange={setText} />
-        )}
+      <Form className="stack tester-input" noValidate submit={() => valid && !running && void makeCall(() => call(text, false))}>
+        <Suspense fallback={<Loading />}>
+          {mode === "form" && valid ? (
+            <SchemaForm schema={schema} value={read.value} refused={problem?.violations} onChange={(value) => setText(writeExact(value, 2))} />
+          ) : (
+            <>
+              <JsonField text={text} wrong={valid ? "" : read.wrong} onChange={setText} />
+              {valid && <Problems schema={schema} value={read.value} refused={problem?.violations} />}
+            </>
+          )}
+        </Suspense>
         <div className="line">
           <Button type="submit" look="primary" disabled={!valid || running}>{t("chat.run")}</Button>
           <Button disabled={!valid || running} onClick={() => void makeCall(() => call(text, true))}>{t("test.dry")}</Button>
@@ -121,14 +120,7 @@ function errorIn(state: State): Pick<ApiError, "code" | "violations" | "details"
   return state.kind === "refused" && state.error instanceof ApiError ? state.error : undefined;
 }
 
-function JsonField({ text, onChange }: { text: string; onChange: (text: string) => void }) {
-  const read = readObject(text);
-  const wrong =
-    "line" in read
-      ? t("test.json.invalid", { line: read.line, column: read.column })
-      : "notAnObject" in read
-        ? t("test.json.object")
-        : "";
+function JsonField({ text, wrong, onChange }: { text: string; wrong: string; onChange: (text: string) => void }) {
   return (
     <label className="stack">
       <span>{t("test.json.label")}</span>

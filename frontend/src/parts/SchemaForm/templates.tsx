@@ -6,33 +6,40 @@ import {
   type CyclicSchemaExpandProps,
   type DescriptionFieldProps,
   type FieldErrorProps,
-  type FieldProps,
   type FieldTemplateProps,
   type IconButtonProps,
-  type MultiSchemaFieldTemplateProps,
   type TemplatesType,
   type TitleFieldProps,
   type WidgetProps,
   type WrapIfAdditionalTemplateProps,
 } from "@rjsf/utils";
-import type { ComponentType } from "react";
-import { type Key, t } from "../../text";
-import { fieldText, numberOf } from "../exact";
+import { type KeyboardEvent, useState } from "react";
+import { type Key, number, t } from "../../text";
+import { shownExact } from "../exact";
+import { Check } from "../fields";
 
 function Field(props: FieldTemplateProps) {
-  const { id, label, children, errors, description, hidden, required, displayLabel, schema } = props;
+  const { id, label, children, errors, description, hidden, required, displayLabel, schema, formData, onChange, fieldPathId } = props;
   if (hidden) return <div hidden>{children}</div>;
-  const own = displayLabel && schema.type !== "boolean";
+  const isNull = schema.takesNull === true && formData === null;
+  const own = displayLabel || isNull || schema.type === "boolean";
   return (
     <Wrap {...props}>
       {own && (
         <label htmlFor={id} className="field-label">
           {label}
-          {required && <em>{t("tool.required")}</em>}
+          {required && <em> {t("tool.required")}</em>}
         </label>
       )}
       {own && description}
-      {children}
+      {!isNull && children}
+      {formData === "" && displayLabel && <p className="field-about">{t("form.empty")}</p>}
+      {schema.takesNull === true && (
+        <Check on={isNull} change={(on) => onChange(on ? null : undefined, fieldPathId.path)}>
+          <span className="visually-hidden">{label}: </span>
+          {t("recipe.type.null")}
+        </Check>
+      )}
       {errors}
     </Wrap>
   );
@@ -73,7 +80,7 @@ function Title({ id, title, required }: TitleFieldProps) {
   return (
     <legend id={id} className="field-label">
       {title}
-      {required && <em>{t("tool.required")}</em>}
+      {required && <em> {t("tool.required")}</em>}
     </legend>
   );
 }
@@ -96,19 +103,6 @@ function Errors({ errors = [], fieldPathId }: FieldErrorProps) {
       ))}
     </ul>
   );
-}
-
-function Choice({ selector, optionSchemaField }: MultiSchemaFieldTemplateProps) {
-  return (
-    <div className="choice">
-      {selector}
-      {optionSchemaField}
-    </div>
-  );
-}
-
-function Unsupported() {
-  return <p className="muted">{t("form.unsupported")}</p>;
 }
 
 /** A schema that contains itself is shown one step further at a time. */
@@ -138,37 +132,51 @@ function Add({ id, disabled, onClick }: IconButtonProps) {
   );
 }
 
-/** Several of a list are checkboxes: a list to choose several from needs a key that few know. */
-function Select(props: WidgetProps) {
-  const { CheckboxesWidget } = props.registry.widgets;
-  if (props.multiple && CheckboxesWidget !== undefined) return <CheckboxesWidget {...props} />;
-  const { id, value, required, disabled, options, onChange } = props;
-  const choices = options.enumOptions ?? [];
-  const chosen = choices.findIndex((one) => one.value === value);
+type OptionsProps = { id: string; label: string; of: string[]; chosen: number; required: boolean; disabled?: boolean; choose: (index: number) => void };
+
+/** One of several, or none. */
+export function Options({ id, label, of, chosen, required, disabled, choose }: OptionsProps) {
   return (
-    <select
-      id={id}
-      // One that chooses a form has no label of its own.
-      aria-label={props.label}
-      value={chosen < 0 ? "" : String(chosen)}
-      required={required}
-      disabled={disabled}
-      onChange={(event) => onChange(choices[Number(event.target.value)]?.value)}
-    >
-      {(chosen < 0 || !required) && <option value="">{t("form.unset")}</option>}
-      {choices.map(({ label, value: one }, index) => (
+    // One that chooses a form has no label of its own.
+    <select id={id} aria-label={label} value={chosen} {...{ required, disabled }} onChange={({ target }) => choose(Number(target.value))}>
+      {(chosen < 0 || !required) && <option value={-1}>{t("form.unset")}</option>}
+      {of.map((one, index) => (
         <option key={index} value={index}>
-          {one === null ? "null" : label}
+          {one}
         </option>
       ))}
     </select>
   );
 }
 
+/** Several of a list are checkboxes: a list to choose several from needs a key that few know. */
+function Select(props: WidgetProps) {
+  const { CheckboxesWidget } = props.registry.widgets;
+  if (props.multiple && CheckboxesWidget !== undefined) return <CheckboxesWidget {...props} />;
+  const { id, label, value, required = false, disabled, options, onChange } = props;
+  const choices = options.enumOptions ?? [];
+  return (
+    <Options
+      of={choices.map((one) => (one.value === null ? t("recipe.type.null") : one.label))}
+      chosen={choices.findIndex((one) => one.value === value)}
+      choose={(index) => onChange(choices[index]?.value)}
+      {...{ id, label, required, disabled }}
+    />
+  );
+}
+
+// The server takes 4 MB in all, and Base64 has four characters for three bytes.
+const MOST_MB = 3;
+const megabytes = (bytes: number) => number(Math.ceil((bytes / 2 ** 20) * 10) / 10);
+
 /** A file whose content becomes the value: Base64, or the data: address that its schema asks for. */
-function FileField({ id, value, required, disabled, schema, onChange }: WidgetProps) {
+function FileField({ id, value, disabled, schema, onChange }: WidgetProps) {
+  const [wrong, setWrong] = useState("");
   const read = (file: File | undefined) => {
     if (file === undefined) return;
+    const isLarge = file.size > MOST_MB * 2 ** 20;
+    setWrong(isLarge ? t("form.large", { name: file.name, size: megabytes(file.size), most: MOST_MB }) : "");
+    if (isLarge) return onChange(undefined);
     const reader = new FileReader();
     reader.addEventListener("load", () => {
       const address = String(reader.result);
@@ -178,21 +186,61 @@ function FileField({ id, value, required, disabled, schema, onChange }: WidgetPr
   };
   return (
     <>
-      <input id={id} type="file" required={required && !value} disabled={disabled} onChange={({ target }) => read(target.files?.[0])} />
+      <input id={id} type="file" disabled={disabled} onChange={({ target }) => read(target.files?.[0])} />
+      {wrong !== "" && <p className="wrong" role="alert">{wrong}</p>}
       {typeof value === "string" && <p className="field-about">{t("form.file", { n: value.length })}</p>}
     </>
   );
 }
 
-/** A number stays as it is typed: 1.10, or one of 20 digits. */
-function NumberField({ formData, onChange, ...props }: FieldProps) {
-  const StringField = props.registry.fields.StringField as ComponentType<FieldProps>;
-  const change: FieldProps["onChange"] = (typed, ...where) => onChange(typeof typed === "string" ? numberOf(typed) : typed, ...where);
-  return <StringField {...props} formData={fieldText(formData)} onChange={change} />;
+function send(event: KeyboardEvent<HTMLTextAreaElement>) {
+  if (event.key !== "Enter" || event.shiftKey) return;
+  event.preventDefault();
+  event.currentTarget.form?.requestSubmit();
 }
 
-export const fields = { NumberField };
-export const widgets = { SelectWidget: Select, FileWidget: FileField };
+/** A text of any number of lines. Enter sends the form, as in a field of one line; with Shift it begins a line. */
+function Text(props: WidgetProps) {
+  const { id, value, required, disabled, schema, registry, onChange } = props;
+  const { BaseInputTemplate } = registry.templates;
+  const isLine = schema.examples !== undefined && !String(value ?? "").includes("\n");
+  if (schema.type !== "string" || isLine) return <BaseInputTemplate {...props} />;
+  return (
+    <textarea id={id} value={value == null ? "" : shownExact(value)} rows={1} {...{ required, disabled }} onChange={({ target }) => onChange(target.value || undefined)} onKeyDown={send} />
+  );
+}
+
+/** A date with its time, or a time, exactly as typed: with the offset that it has, or that of this browser. */
+function Moment({ id, value, required, disabled, schema, onChange }: WidgetProps) {
+  const isTime = schema.format === "time";
+  const [, wall, zone] = /^(.*?)(Z|[+-]\d\d:\d\d)?$/i.exec(String(value ?? "")) ?? [];
+  const change = (typed: string) => {
+    const whole = /\d\d:\d\d:/.test(typed) ? typed : `${typed}:00`;
+    onChange(typed === "" ? undefined : whole + (zone ?? offsetOf(isTime ? new Date() : new Date(typed))));
+  };
+  return (
+    <>
+      <input id={id} type={isTime ? "time" : "datetime-local"} value={wall ?? ""} {...{ required, disabled }} onChange={({ target }) => change(target.value)} />
+      {typeof value === "string" && <p className="field-about">{t("form.sent", { value })}</p>}
+    </>
+  );
+}
+
+function offsetOf(moment: Date): string {
+  const minutes = -moment.getTimezoneOffset();
+  const [hours, rest] = [Math.trunc(Math.abs(minutes) / 60), Math.abs(minutes) % 60].map((one) => String(one).padStart(2, "0"));
+  return `${minutes < 0 ? "-" : "+"}${hours}:${rest}`;
+}
+
+export const widgets = {
+  SelectWidget: Select,
+  // One that is not checked would not show if it is "no", or not set.
+  CheckboxWidget: Select,
+  TextWidget: Text,
+  DateTimeWidget: Moment,
+  TimeWidget: Moment,
+  FileWidget: FileField,
+};
 
 export const templates: Partial<Omit<TemplatesType, "ButtonTemplates">> & {
   ButtonTemplates: Partial<TemplatesType["ButtonTemplates"]>;
@@ -203,8 +251,6 @@ export const templates: Partial<Omit<TemplatesType, "ButtonTemplates">> & {
   TitleFieldTemplate: Title,
   DescriptionFieldTemplate: Description,
   FieldErrorTemplate: Errors,
-  MultiSchemaFieldTemplate: Choice,
-  UnsupportedFieldTemplate: Unsupported,
   CyclicSchemaExpandTemplate: Cycle,
   ButtonTemplates: {
     AddButton: Add,
