@@ -13,7 +13,7 @@ import "./style/controls.css";
 import "./style/parts.css";
 import "./style/shell.css";
 import "./style/windows.css";
-import { loadLanguage } from "./text";
+import { applyLanguage } from "./text";
 
 const client = new QueryClient({
   defaultOptions: {
@@ -40,7 +40,8 @@ function App() {
 
 async function start(): Promise<void> {
   applyTheme();
-  await Promise.all([loadLanguage(), begin()]);
+  applyLanguage();
+  await begin();
   const root = document.getElementById("root");
   if (root !== null) createRoot(root).render(<StrictMode><App /></StrictMode>);
 }

@@ -6,7 +6,7 @@ import { literal } from "../src/pages/tools/copies";
 
 test("the text of an object is read, and the place of an error named", () => {
   expect(readObject('{"a": 1}')).toEqual({ value: { a: 1 } });
-  expect(readObject("[1]")).toEqual({ wrong: "The arguments must be a JSON object" });
+  expect(readObject("[1]")).toEqual({ wrong: "This must be a JSON object" });
   expect(readObject('{\n  "a": oops\n}')).toEqual({ wrong: "Line 2, column 8: o does not fit here" });
   expect(readObject('{"a": 1,\n')).toEqual({ wrong: "The text ends before its object does" });
 });

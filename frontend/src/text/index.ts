@@ -1,20 +1,22 @@
 /** The texts of the page in the person's language. */
 
-import { en } from "./en";
+import { building } from "./building";
+import { errors } from "./errors";
+import { operations } from "./operations";
+import { pages } from "./pages";
+import { touches } from "./touches";
 
-export type Key = keyof typeof en;
-export type Messages = Record<Key, string>;
+/** Every text by its name: in English, in German. */
+export const texts = { ...pages, ...building, ...operations };
+export type Key = keyof typeof texts;
 
 /** `pseudo` is for tests of the layout: English, longer, from right to left. */
 export const LANGUAGES = { en: "English", de: "Deutsch" } as const;
 type Language = keyof typeof LANGUAGES | "pseudo";
 
 const STORED = "toolcrib.language";
-let messages: Messages = en;
-let errors: Record<string, string> = {};
-let touches: readonly [string, string][] = [];
-let formats = formatsOf("en");
-export let language: Language = "en";
+export const language = wanted();
+const formats = formatsOf(language === "de" ? "de" : "en");
 
 function wanted(): Language {
   const stored = localStorage.getItem(STORED);
@@ -22,15 +24,9 @@ function wanted(): Language {
   return navigator.language.startsWith("de") ? "de" : "en";
 }
 
-/** Load the texts of the language that this person chose, or that the browser names. */
-export async function loadLanguage(): Promise<void> {
-  language = wanted();
-  if (language === "de") ({ de: messages, errors, touches } = await import("./de"));
-  else if (language === "pseudo") messages = pseudo();
-  else messages = en;
-  const locale = language === "pseudo" ? "ar" : language;
-  formats = formatsOf(locale === "ar" ? "en" : locale);
-  document.documentElement.lang = locale;
+/** Say to the browser which language this is. */
+export function applyLanguage(): void {
+  document.documentElement.lang = language === "pseudo" ? "ar" : language;
   document.documentElement.dir = language === "pseudo" ? "rtl" : "ltr";
 }
 
@@ -41,7 +37,8 @@ export function chooseLanguage(next: Language): void {
 
 /** Return a text with its values; the number `n` chooses between one and many. */
 export function t(key: Key, values: Record<string, string | number> = {}): string {
-  const forms = messages[key].split("|");
+  const [english, german] = texts[key];
+  const forms = (language === "de" ? german : language === "pseudo" ? longer(english) : english).split("|");
   const one = typeof values.n !== "number" || formats.plural.select(values.n) === "one";
   const text = (one ? forms[0] : forms[1]) ?? forms[0] ?? "";
   return text.replace(/\{(\w+)\}/g, (whole, name: string) => {
@@ -52,17 +49,17 @@ export function t(key: Key, values: Record<string, string | number> = {}): strin
 
 /** Return True if there is a text of this name. */
 export function has(key: string): key is Key {
-  return key in en;
+  return key in texts;
 }
 
 /** Return what an error code means in this language; "" where the server's own message is in it. */
 export function meaning(code: string): string {
-  return errors[code] ?? "";
+  return language === "de" ? (errors[code] ?? "") : "";
 }
 
 /** Return a line of what a call may touch in this language. */
 export function touch(line: string): string {
-  for (const [english, own] of touches) {
+  for (const [english, own] of language === "de" ? touches : []) {
     const [before = "", value] = english.split("{}");
     if (value === undefined ? line === english : line.startsWith(before)) return own.replace("{}", () => line.slice(before.length));
   }
@@ -102,10 +99,6 @@ function formatsOf(locale: string) {
   };
 }
 
-function pseudo(): Messages {
-  const longer = Object.entries(en).map(([key, text]) => [
-    key,
-    text.replace(/[^|{}]+(?![^{]*\})/g, (part) => `⟦${part}~~⟧`),
-  ]);
-  return Object.fromEntries(longer) as Messages;
+function longer(text: string): string {
+  return text.replace(/[^|{}]+(?![^{]*\})/g, (part) => `⟦${part}~~⟧`);
 }

@@ -131,7 +131,7 @@ def test_what_a_call_may_touch_in_words(tool: Tool, lines: list[str], acts: list
 
 def page_phrases() -> list[re.Pattern[str]]:
     """Return the lines that the web page has in German, `{}` being anything."""
-    text = Path("frontend/src/text/touches.de.ts").read_text()
+    text = Path("frontend/src/text/touches.ts").read_text()
     phrases = [str(phrase) for phrase in re.findall(r'^  \["(.*?)", ', text, re.MULTILINE)]
     assert phrases
     return [re.compile(re.escape(phrase).replace(r"\{\}", ".+")) for phrase in phrases]

@@ -2,8 +2,7 @@
 
 import { type OutputUnit, type Schema as Rule, Validator } from "@cfworker/json-schema";
 import { ERRORS_KEY, type ErrorSchema, type RJSFSchema, type ValidatorType } from "@rjsf/utils";
-import { en } from "../../text/en";
-import { type Key, t } from "../../text";
+import { has, type Key, t } from "../../text";
 import { readExact, shownExact, writeExact } from "../exact";
 import { followed, type Schema } from "../SchemaTree";
 
@@ -71,7 +70,7 @@ function messageOf({ keyword, error }: OutputUnit, limit: unknown): string {
   if (keyword === "oneOf" && !error.includes("(0 ")) return t("form.wrong.several");
   const key = `form.wrong.${SAME[keyword] ?? keyword}`;
   const values = { n: Number(limit), value: list.map(shownExact).join(", "), name: /"(.*)"/.exec(error)?.[1] ?? "" };
-  return t(key in en ? (key as Key) : "form.wrong.other", values);
+  return t(has(key) ? key : "form.wrong.other", values);
 }
 
 /** Return all that is wrong with a value by its schema. */
