@@ -35,6 +35,7 @@ export const building = {
   "build.trust.yes": ["Trust it and run", "Vertrauen und ausführen"],
   "build.save": ["Save", "Speichern"],
   "build.save.title": ["Save {slug}, version {version}", "{slug} speichern, Version {version}"],
+  "build.save.trust": ["Trust it: its calls run without another question", "Vertrauen: Aufrufe laufen ohne weitere Frage"],
   "build.saved": ["{name} was saved", "{name} wurde gespeichert"],
   "build.bundle.new": ["A new bundle", "Ein neues Bundle"],
   "build.bundle.name": ["Name of the bundle", "Name des Bundles"],

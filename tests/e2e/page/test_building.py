@@ -77,10 +77,15 @@ def test_a_tool_is_written_tried_and_saved(opened: Open, server: HttpServerProce
     window = page.get_by_role("dialog")
     window.get_by_role("combobox", name="Bundle").select_option("A new bundle")
     window.get_by_label("Name of the bundle").fill("Written")
+    # What was just trusted as a draft stays trusted, if one does not take it back here.
+    expect(window.get_by_role("checkbox", name="Trust it")).to_be_checked()
     window.get_by_role("button", name="Save", exact=True).click()
     expect(page.get_by_role("heading", name="Written/count@1")).to_be_visible()
     stored = server.send("GET", "/tools/search?q=count").json["tools"][0]
-    assert (stored["bundle"], stored["source"]) == ("Written", "user")
+    assert (stored["bundle"], stored["source"], stored["trust"]) == ("Written", "user", None)
+    page.locator(".tester .rjsf textarea").fill("again")
+    page.get_by_role("button", name="Run", exact=True).click()
+    expect(page.locator(".tester-answer pre")).to_have_text("again!")
 
 
 def test_what_is_not_saved_is_not_lost_by_a_click(opened: Open) -> None:
@@ -198,6 +203,7 @@ def test_questions_make_a_tool_that_sends_a_request_with_a_secret(opened: Open, 
     window = page.get_by_role("dialog")
     window.get_by_role("combobox", name="Bundle").select_option("A new bundle")
     window.get_by_label("Name of the bundle").fill("Skies")
+    window.get_by_role("checkbox", name="Trust it").uncheck()
     window.get_by_role("button", name="Save", exact=True).click()
     heading = page.get_by_role("heading", name="Skies/weather@1")
     expect(heading).to_be_visible()

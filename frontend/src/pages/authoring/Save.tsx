@@ -1,9 +1,9 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import { lazy, Suspense, useState } from "react";
-import { api, type Tool } from "../../api/client";
+import { api, data, type Tool } from "../../api/client";
 import { Decide, Dialog } from "../../parts/Dialog";
-import { Choice, Line } from "../../parts/fields";
+import { Check, Choice, Line } from "../../parts/fields";
 import { announce } from "../../parts/notices";
 import { Button } from "../../parts/small";
 import { Failure, Loading } from "../../parts/states";
@@ -11,7 +11,7 @@ import { useRead } from "../../parts/read";
 import { t } from "../../text";
 import { toolPath } from "../tools/paths";
 import { createBundle, type DraftTool, put } from "./drafts";
-import { Touches } from "./trust";
+import { Touches, trusted } from "./trust";
 
 const Diff = lazy(() => import("../../parts/Diff"));
 
@@ -47,6 +47,8 @@ function Confirm({ tool, text, base, before, done, close }: Props & { tool: Draf
   const [chosen, setChosen] = useState<string | null>(own ?? null);
   const [name, setName] = useState(t("build.bundle.mine"));
   const [state, setState] = useState<{ busy: boolean; failure: unknown }>({ busy: false, failure: null });
+  const digest = tool.digest ?? "";
+  const [trust, setTrust] = useState(trusted.has(digest));
   const navigate = useNavigate();
   const queries = useQueryClient();
   const bundle = chosen ?? bundles.data?.[0]?.id ?? "";
@@ -59,6 +61,8 @@ function Confirm({ tool, text, base, before, done, close }: Props & { tool: Draf
       const made = await put(id, tool, text);
       done();
       announce(t("build.saved", { name: made.name }));
+      // It is saved, whatever becomes of this.
+      if (trust) await data(api.POST("/trust", { body: { tools: { [made.name]: digest } } })).catch(({ message }: Error) => announce(message));
       void queries.invalidateQueries();
       await navigate({ to: toolPath(made) });
     } catch (failure) {
@@ -75,6 +79,7 @@ function Confirm({ tool, text, base, before, done, close }: Props & { tool: Draf
       <div>
         <h3>{t("tool.touches")}</h3>
         <Touches tool={tool} />
+        {tool.digest !== null && <Check on={trust} change={setTrust}>{t("build.save.trust")}</Check>}
       </div>
       {own === undefined && (
         <div className="fields">

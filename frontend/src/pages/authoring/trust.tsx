@@ -10,10 +10,12 @@ import type { DraftTool } from "./drafts";
 type Question = { tool: DraftTool; watch: boolean; answer: (yes: boolean) => void };
 type Call = (args: string, how: "run" | "dry" | "watch") => Promise<Response | null>;
 
+/** Digests of the drafts that this person has trusted here. */
+export const trusted = new Set<string>();
+
 /** Return what calls a draft, or a stored tool as one, and the question to be shown: may it touch all this? */
 export function useTrusted(draft: { text: string } | { tool: string }, look: () => Promise<DraftTool>, canWatch: boolean): [Call, ReactNode] {
   const [asked, setAsked] = useState<Question | null>(null);
-  const trusted = useRef("");
   const watching = useRef(false);
 
   const call: Call = async (args, how) => {
@@ -22,11 +24,11 @@ export function useTrusted(draft: { text: string } | { tool: string }, look: () 
       const tool = await look();
       const trust = tool.digest ?? "";
       watching.current = how === "watch";
-      if (trusted.current !== trust) {
+      if (!trusted.has(trust)) {
         const yes = await new Promise<boolean>((resolve) => setAsked({ tool, watch: watching.current, answer: resolve }));
         setAsked(null);
         if (!yes) return null;
-        trusted.current = trust;
+        trusted.add(trust);
       }
       more = `"trust": ${JSON.stringify(trust)}, "watch": ${watching.current}`;
     }
