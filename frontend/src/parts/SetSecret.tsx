@@ -7,12 +7,13 @@ import { announce } from "./notices";
 import { Button } from "./small";
 
 /** A field that sets a secret of the project. Its value is never shown. */
-export function SetSecret({ name, children }: { name: string; children?: ReactNode }) {
+export function SetSecret({ name, done, children }: { name: string; done?: () => void; children?: ReactNode }) {
   const [value, setValue] = useState("");
   const set = useAction(() => data(api.PUT("/secrets/{secretName}", { params: { path: { secretName: name } }, body: { value } })), {
     done: () => {
       setValue("");
       announce(t("secrets.done", { name }));
+      done?.();
     },
   });
   return (

@@ -70,6 +70,7 @@ export const building = {
     "It really runs, with the permissions that it has now. It may touch:",
     "Es läuft wirklich, mit den Rechten, die es jetzt hat. Es darf berühren:",
   ],
+  "watch.yes": ["Run it", "Ausführen"],
   "watch.tools": ["It listed: {tools}", "Es bietet an: {tools}"],
   "recipe.name": ["Name", "Name"],
   "recipe.name.about": ["As programs call it: letters, digits, _ and -.", "So rufen Programme es auf: Buchstaben, Ziffern, _ und -."],

@@ -193,10 +193,13 @@ def test_questions_make_a_tool_that_sends_a_request_with_a_secret(opened: Open, 
     # The draft runs before it is saved: the secret that it lacks is asked for where it lacks.
     run = page.get_by_role("button", name="Run", exact=True)
     run.click()
+    # Nothing runs behind the question.
+    expect(page.locator(".tester-answer")).not_to_contain_text("Running")
     page.get_by_role("button", name="Trust it and run").click()
     page.get_by_label("Value of WEATHER_API_KEY").fill("drill-press")
     page.get_by_role("button", name="Set", exact=True).click()
     expect(page.get_by_text("WEATHER_API_KEY is set")).to_be_visible()
+    expect(page.locator(".tester-answer")).to_have_text("ResultWhat it lacked is set: run it again.")
     run.click()
     expect(page.locator(".tester-answer pre")).to_have_text("Sunny")
     page.get_by_role("button", name="Save", exact=True).click()
@@ -270,9 +273,12 @@ def test_a_stored_tool_is_watched_and_a_new_version_has_what_is_taken(
     (server.root / "c.txt").write_text("c\n")
     address = put_tool(server, "watched", TEXT.replace("printf", "cat").replace('"%s!", ', ""))
     page = opened().log_in(address)
+    page.get_by_role("button", name="Trust of-watched/watched@1").click()
+    page.get_by_role("dialog").get_by_role("button", name="Trust of-watched/watched@1").click()
+    expect(page.get_by_text("nobody has trusted it")).to_have_count(0)
     page.locator(".tester .rjsf textarea").fill("c.txt")
     page.get_by_role("button", name="Watch this run").click()
-    page.get_by_role("dialog").get_by_role("button", name="Trust it and run").click()
+    page.get_by_role("dialog").get_by_role("button", name="Run it").click()
     page.get_by_role("checkbox", name="read c.txt").check()
     page.get_by_role("button", name="Open a new version with these permissions").click()
     expect(page.get_by_role("group", name="May read", exact=True).get_by_role("textbox")).to_have_value(

@@ -168,7 +168,26 @@ def test_progress_is_shown_and_a_call_can_be_cancelled(opened: Open, server: Htt
     expect(page.locator(".tester-answer pre")).to_have_text("begun\n")
     page.get_by_role("button", name="Cancel").click()
     expect(page.locator(".tester-answer .badge")).to_have_text("cancelled")
-    expect(page.locator(".tester-answer .output pre")).to_have_text("begun\n")
+    expect(page.locator(".tester-answer figure pre")).to_have_text("begun\n")
+    # The log has the same word, here and in German, and the tool's own numbers have the call.
+    expect(page.locator(".history .badge").first).to_have_text("cancelled")
+    calls = server.send("GET", "/tools/search?q=greet").json["tools"][0]["callCount"]
+    expect(page.locator(".pairs").get_by_role("link", name=str(calls), exact=True)).to_be_visible()
+    page.evaluate("localStorage.setItem('toolcrib.language', 'de')")
+    page.reload()
+    expect(page.locator(".history .badge").first).to_have_text("abgebrochen")
+
+
+def test_a_menu_of_copies_closes_by_escape_and_by_a_click_elsewhere(
+    opened: Open, server: HttpServerProcess
+) -> None:
+    page = tool_page(opened, server, "greet")
+    link = page.get_by_role("button", name="Link", exact=True)
+    for close in (lambda: page.keyboard.press("Escape"), page.get_by_role("heading").first.click):
+        page.get_by_role("button", name="Copy as").click()
+        expect(link).to_be_visible()
+        close()
+        expect(link).to_be_hidden()
 
 
 def test_an_output_that_is_not_text_is_saved_by_an_address_that_works_once(

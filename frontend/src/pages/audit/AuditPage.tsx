@@ -10,6 +10,7 @@ import { Badge, Fold, When } from "../../parts/small";
 import { Empty } from "../../parts/states";
 import { useRead } from "../../parts/read";
 import { t } from "../../text";
+import { StateBadge } from "../runs/states";
 import "../runs/runs.css";
 import "./audit.css";
 
@@ -46,14 +47,13 @@ export function Page() {
 function Entry({ line }: { line: Lines[number] }) {
   if (line.stray !== undefined) return <code>{plain(line.stray)}</code>;
   const { name, status, caller } = (line.fields ?? {}) as Record<string, unknown>;
-  const tone = status === "success" ? "good" : status === "error" || status === "refused" ? "bad" : "";
   return (
     <Fold
       title={
         <>
           <span>{line.event}</span>
           {typeof name === "string" && <strong>{plain(name)}</strong>}
-          {typeof status === "string" && <Badge tone={tone}>{status}</Badge>}
+          {typeof status === "string" && <StateBadge state={status} />}
           {typeof caller === "string" && <span className="muted">{plain(caller)}</span>}
           {line.time !== undefined && <When moment={line.time} />}
         </>

@@ -27,7 +27,7 @@ export function DraftTest({ tool, text, take }: Props) {
 function Shown({ tool, text, take }: Props & { tool: DraftTool }) {
   // What was shown last may be of the text before this one.
   const look = async () => (await data(api.POST("/tools/draft", { body: { text } }))).tool ?? tool;
-  const [call, question] = useTrusted({ text }, look, take !== undefined);
+  const [call, question] = useTrusted({ text }, look, { canWatch: take !== undefined });
   return (
     <>
       <section className="card" aria-labelledby="touches">
@@ -38,9 +38,9 @@ function Shown({ tool, text, take }: Props & { tool: DraftTool }) {
         schema={tool.argSchema}
         start={writeExact(tool.examples[0]?.params ?? {}, 2)}
         call={(args, dryRun) => call(args, dryRun ? "dry" : "run")}
+        question={question}
         watch={take && { call: (args) => call(args, "watch"), label: t("watch.take"), take }}
       />
-      {question}
     </>
   );
 }

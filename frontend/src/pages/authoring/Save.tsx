@@ -1,7 +1,7 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import { lazy, Suspense, useState } from "react";
-import { api, data, type Tool } from "../../api/client";
+import { api, type Tool } from "../../api/client";
 import { Decide, Dialog } from "../../parts/Dialog";
 import { Check, Choice, Line } from "../../parts/fields";
 import { announce } from "../../parts/notices";
@@ -10,7 +10,7 @@ import { Failure, Loading } from "../../parts/states";
 import { useRead } from "../../parts/read";
 import { t } from "../../text";
 import { toolPath } from "../tools/paths";
-import { createBundle, type DraftTool, put } from "./drafts";
+import { createBundle, type DraftTool, put, trustSaved } from "./drafts";
 import { Touches, trusted } from "./trust";
 
 const Diff = lazy(() => import("../../parts/Diff"));
@@ -47,8 +47,7 @@ function Confirm({ tool, text, base, before, done, close }: Props & { tool: Draf
   const [chosen, setChosen] = useState<string | null>(own ?? null);
   const [name, setName] = useState(t("build.bundle.mine"));
   const [state, setState] = useState<{ busy: boolean; failure: unknown }>({ busy: false, failure: null });
-  const digest = tool.digest ?? "";
-  const [trust, setTrust] = useState(trusted.has(digest));
+  const [trust, setTrust] = useState(trusted.has(tool.digest ?? ""));
   const navigate = useNavigate();
   const queries = useQueryClient();
   const bundle = chosen ?? bundles.data?.[0]?.id ?? "";
@@ -61,8 +60,7 @@ function Confirm({ tool, text, base, before, done, close }: Props & { tool: Draf
       const made = await put(id, tool, text);
       done();
       announce(t("build.saved", { name: made.name }));
-      // It is saved, whatever becomes of this.
-      if (trust) await data(api.POST("/trust", { body: { tools: { [made.name]: digest } } })).catch(({ message }: Error) => announce(message));
+      if (trust) await trustSaved(made, tool).catch(({ message }: Error) => announce(message));
       void queries.invalidateQueries();
       await navigate({ to: toolPath(made) });
     } catch (failure) {

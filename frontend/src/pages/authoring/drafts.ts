@@ -69,6 +69,20 @@ export async function put(bundle: string, { slug, version }: DraftTool, text: st
   return body as Tool;
 }
 
+/** Return a stored tool as a draft: what it may touch as it is now. */
+export async function draftOf(name: string): Promise<DraftTool> {
+  const { tool, diagnostics } = await data(api.POST("/tools/draft", { body: { tool: name } }));
+  if (tool === null) throw new Error(diagnostics[0]?.message);
+  return tool;
+}
+
+/** Trust a tool that was just saved, as its draft was shown. Raises ApiError. */
+export async function trustSaved({ name, impl }: Tool, draft: DraftTool): Promise<void> {
+  // A record is stored in another form than its text; it has no files that could have changed since.
+  const shown = typeof impl.manifest === "string" ? draft : await draftOf(name);
+  await data(api.POST("/trust", { body: { tools: { [name]: shown.digest ?? "" } } }));
+}
+
 /** Create a bundle of this person and return its id, a UUID of version 7 (RFC 9562, 5.7). */
 export async function createBundle(displayName: string): Promise<string> {
   const random = [...crypto.getRandomValues(new Uint8Array(9))].map((byte) => byte.toString(16).padStart(2, "0")).join("");

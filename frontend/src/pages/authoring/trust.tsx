@@ -14,7 +14,7 @@ type Call = (args: string, how: "run" | "dry" | "watch") => Promise<Response | n
 export const trusted = new Set<string>();
 
 /** Return what calls a draft, or a stored tool as one, and the question to be shown: may it touch all this? */
-export function useTrusted(draft: { text: string } | { tool: string }, look: () => Promise<DraftTool>, canWatch: boolean): [Call, ReactNode] {
+export function useTrusted(draft: { text: string } | { tool: string }, look: () => Promise<DraftTool>, { canWatch, isTrusted }: { canWatch?: boolean; isTrusted?: boolean }): [Call, ReactNode] {
   const [asked, setAsked] = useState<Question | null>(null);
   const watching = useRef(false);
 
@@ -42,7 +42,7 @@ export function useTrusted(draft: { text: string } | { tool: string }, look: () 
     <Dialog title={t("tool" in draft ? "watch.trust" : "build.trust")} close={() => asked.answer(false)}>
       <p>{t("tool" in draft ? "watch.trust.about" : "build.trust.about")}</p>
       <Touches tool={asked.tool} />
-      {canWatch && !("tool" in draft) && (
+      {canWatch && (
         <Check
           on={asked.watch}
           change={(watch) => {
@@ -53,7 +53,7 @@ export function useTrusted(draft: { text: string } | { tool: string }, look: () 
           {t("watch.run")}
         </Check>
       )}
-      <Decide label={t("build.trust.yes")} act={() => asked.answer(true)} close={() => asked.answer(false)} />
+      <Decide label={t(isTrusted ? "watch.yes" : "build.trust.yes")} act={() => asked.answer(true)} close={() => asked.answer(false)} />
     </Dialog>
   );
   return [call, question];

@@ -1,13 +1,14 @@
 import { Badge } from "../../parts/small";
-import { t } from "../../text";
+import { has, t } from "../../text";
 
 export const STATES = ["queued", "ready", "running", "waiting", "done", "failed", "cancelled"] as const;
 export type State = (typeof STATES)[number];
-/** What a call of a run may be besides. */
-const OTHERS = ["discarded", "unknown", "refused"] as const;
-const TONES = { done: "good", failed: "bad", waiting: "warn", discarded: "bad", unknown: "bad", refused: "bad" } as const;
+const GOOD = { done: "good", ok: "good", success: "good" } as const;
+const BAD = { failed: "bad", discarded: "bad", unknown: "bad", refused: "bad", error: "bad" } as const;
+const TONES: Record<string, "good" | "bad" | "warn"> = { ...GOOD, ...BAD, waiting: "warn", pending: "warn" };
 
+/** The state of a run, or of a call, also as the audit log has it; without words for it, as it stands. */
 export function StateBadge({ state }: { state: string }) {
-  const known = [...STATES, ...OTHERS].find((one) => one === state);
-  return <Badge tone={TONES[state as keyof typeof TONES] ?? ""}>{known === undefined ? state : t(`run.${known}`)}</Badge>;
+  const key = `run.${state}`;
+  return <Badge tone={TONES[state] ?? ""}>{has(key) ? t(key) : state}</Badge>;
 }

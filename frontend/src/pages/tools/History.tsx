@@ -2,14 +2,14 @@ import { Link } from "@tanstack/react-router";
 import { api, type Tool } from "../../api/client";
 import { fieldText, writeExact } from "../../parts/exact";
 import { plain } from "../../parts/json";
-import { Badge, Button, Card, When } from "../../parts/small";
+import { Button, Card, When } from "../../parts/small";
 import { Shown } from "../../parts/states";
 import { useRead } from "../../parts/read";
 import { number, t } from "../../text";
+import { StateBadge } from "../runs/states";
 
 const FEW = 12;
 const PAGE = 60;
-const TONES: Record<string, "good" | "bad" | "warn"> = { success: "good", error: "bad", refused: "bad", pending: "warn" };
 
 /** The last calls of a tool by whatever interface, as the audit log has them, each to be made again. */
 export function History({ tool, use }: { tool: Tool; use: (text: string) => void }) {
@@ -35,7 +35,7 @@ export function History({ tool, use }: { tool: Tool; use: (text: string) => void
                     <li key={seq} className="beside">
                       <div className="row-main">
                         <p className="line">
-                          <Badge tone={TONES[String(status)] ?? ""}>{String(status)}</Badge>
+                          <StateBadge state={String(status)} />
                           <span>{plain(String(caller ?? ""))}</span>
                           {ms !== undefined && <span>{t("test.duration", { ms: number(Math.round(Number(fieldText(ms)))) })}</span>}
                           {time !== undefined && <When moment={time} />}

@@ -1,12 +1,12 @@
 import { api, type Schemas } from "../../api/client";
 import { Code } from "../../parts/Code";
-import { Badge } from "../../parts/small";
 import { Save } from "../../parts/Save";
 import { shownExact, writeExact } from "../../parts/exact";
 import { useRead } from "../../parts/read";
 import { Shown } from "../../parts/states";
 import { plain } from "../../parts/json";
 import { meaning, number, t } from "../../text";
+import { StateBadge } from "../runs/states";
 import type { CallEvent, Ended } from "./call";
 
 /** The events of a call as they come; once it has ended, the output that came. */
@@ -38,12 +38,10 @@ export function Progress({ events, running }: { events: CallEvent[]; running: bo
 export function Result({ ended, lines }: { ended: Ended; lines?: number }) {
   const { result, call } = ended;
   const { ok, value, error, warnings, meta } = result;
-  const state = call?.status === "cancelled" ? "cancelled" : ok ? "ok" : "error";
-  const tones = { ok: "good", error: "bad", cancelled: "" } as const;
   return (
     <>
       <p className="line">
-        <Badge tone={tones[state]}>{t(`test.${state}`)}</Badge>
+        <StateBadge state={call?.status === "cancelled" ? "cancelled" : ok ? "ok" : "error"} />
         {call !== null && <Times call={call} />}
       </p>
       {ok ? <Code text={shownExact(value)} lines={lines} /> : <Problem error={error} />}

@@ -1,5 +1,5 @@
 import { useQueryClient } from "@tanstack/react-query";
-import { lazy, Suspense, useState } from "react";
+import { lazy, type ReactNode, Suspense, useId, useState } from "react";
 import { ApiError, type Tool } from "../../api/client";
 import { copy, Form, Tabs } from "../../parts/fields";
 import { writeExact } from "../../parts/exact";
@@ -19,7 +19,7 @@ import "./tester.css";
 const SchemaForm = lazy(() => import("../../parts/SchemaForm/SchemaForm"));
 const Problems = lazy(() => import("../../parts/SchemaForm/Problems"));
 
-type State = { kind: "idle" } | { kind: "running"; call: string } | { kind: "ended"; ended: Ended } | { kind: "refused"; error: unknown };
+type State = { kind: "idle"; lacks?: string[] } | { kind: "running"; call: string } | { kind: "ended"; ended: Ended } | { kind: "refused"; error: unknown };
 
 type Props = {
   schema: Record<string, unknown>;
@@ -29,10 +29,12 @@ type Props = {
   tool?: Tool;
   /** Runs it observed, and takes the permissions that the run needed. */
   watch?: { call: (text: string) => Promise<Response | null>; label: string; take: (grants: Grant[]) => void };
+  /** The window that asks before a call begins. */
+  question: ReactNode;
 };
 
 /** A form and JSON for one value, and the answer of the call. The text is the value: exactly it is sent. */
-export function Tester({ schema, start, call, tool, watch }: Props) {
+export function Tester({ schema, start, call, tool, watch, question }: Props) {
   const [text, setText] = useState(start);
   const [mode, setMode] = useState<"form" | "json">("form");
   const [state, setState] = useState<State>({ kind: "idle" });
@@ -43,7 +45,7 @@ export function Tester({ schema, start, call, tool, watch }: Props) {
   const valid = "value" in read;
   const running = state.kind === "running";
   const problem = errorIn(state);
-  const missing = problem?.code === "secret_missing" ? (problem.details?.missing as string[]) : [];
+  const missing = state.kind === "idle" ? (state.lacks ?? []) : problem?.code === "secret_missing" ? (problem.details?.missing as string[]) : [];
 
   const makeCall = async (begin: () => Promise<Response | null>) => {
     setEvents([]);
@@ -59,8 +61,7 @@ export function Tester({ schema, start, call, tool, watch }: Props) {
     } catch (error) {
       setState({ kind: "refused", error });
     }
-    void queries.invalidateQueries({ queryKey: ["audit"] });
-    void queries.invalidateQueries({ queryKey: ["usage"] });
+    for (const shown of ["audit", "usage", "tool"]) void queries.invalidateQueries({ queryKey: [shown] });
   };
 
   return (
@@ -91,8 +92,8 @@ export function Tester({ schema, start, call, tool, watch }: Props) {
       </Form>
       <div className="stack tester-answer" aria-live="polite">
         <h3>{t("test.result")}</h3>
-        {state.kind === "idle" && <p className="muted">{t("test.result.none")}</p>}
-        {state.kind === "running" && (
+        {state.kind === "idle" && missing.length === 0 && <p className="muted">{t(state.lacks === undefined ? "test.result.none" : "test.result.again")}</p>}
+        {state.kind === "running" && !question && (
           <p className="line">
             {t("test.running")}
             <Button disabled={state.call === ""} onClick={() => void cancel(state.call).catch((error: unknown) => announce(String(error)))}>
@@ -108,9 +109,10 @@ export function Tester({ schema, start, call, tool, watch }: Props) {
         )}
         {state.kind === "refused" && <Failure error={state.error} />}
         {missing.map((name) => (
-          <SetSecret key={name} name={name} />
+          <SetSecret key={name} name={name} done={() => setState({ kind: "idle", lacks: missing.filter((other) => other !== name) })} />
         ))}
       </div>
+      {question}
     </section>
   );
 }
@@ -141,16 +143,17 @@ function JsonField({ text, wrong, onChange }: { text: string; wrong: string; onC
 }
 
 function Copies({ tool, text }: { tool: Tool; text: string }) {
+  const menu = useId();
   const link = `${location.origin}${location.pathname}#${toolPath(tool)}?args=${encodeURIComponent(text)}`;
   return (
-    <details className="copies">
-      <summary className="button">{t("test.copy")}</summary>
-      <div>
+    <>
+      <Button popoverTarget={menu}>{t("test.copy")}</Button>
+      <div id={menu} popover="auto" className="copies">
         {Object.entries(COPIES).map(([name, make]) => (
           <Button key={name} onClick={() => void copy(make(tool, text))}>{name}</Button>
         ))}
         <Button onClick={() => void copy(link)}>{t("test.link")}</Button>
       </div>
-    </details>
+    </>
   );
 }

@@ -11,7 +11,7 @@ import { Shown } from "../../parts/states";
 import type { Grant } from "../../parts/Watched";
 import { useRead } from "../../parts/read";
 import { type Key, number, t, touch } from "../../text";
-import { given, nextVersion, textOf } from "../authoring/drafts";
+import { draftOf, given, nextVersion, textOf } from "../authoring/drafts";
 import { useTrusted } from "../authoring/trust";
 import { Actions } from "./Actions";
 import { Callers } from "./Callers";
@@ -51,8 +51,7 @@ function Whole({ tool }: { tool: Tool }) {
       </header>
       <Warnings tool={tool} />
       {tool.trust !== null && <TrustIt tool={tool} />}
-      <Tester key={start.turn} tool={tool} schema={tool.argSchema} start={start.text} call={callOf(tool)} watch={watch} />
-      {question}
+      <Tester key={start.turn} tool={tool} schema={tool.argSchema} start={start.text} call={callOf(tool)} watch={watch} question={question} />
       <div className="tool-facts">
         <Card title={t("tool.touches")}>
           <Bullets of={tool.touches.length === 0 ? [t("tool.touches.none")] : tool.touches.map(touch)} />
@@ -72,8 +71,8 @@ function Whole({ tool }: { tool: Tool }) {
         <About tool={tool} />
         <Versions tool={tool} />
         <Callers tool={tool} />
-        <History tool={tool} use={use} />
       </div>
+      <History tool={tool} use={use} />
       {typeof tool.impl.manifest === "string" && (
         <details className="card">
           <summary>{t("tool.source")}</summary>
@@ -87,12 +86,7 @@ function Whole({ tool }: { tool: Tool }) {
 /** Return what runs a tool observed: the permissions that are taken are opened in the editor as a new version. */
 function useWatched(tool: Tool) {
   const navigate = useNavigate();
-  const look = async () => {
-    const { tool: found, diagnostics } = await data(api.POST("/tools/draft", { body: { tool: tool.name } }));
-    if (found === null) throw new Error(diagnostics[0]?.message);
-    return found;
-  };
-  const [call, question] = useTrusted({ tool: tool.name }, look, true);
+  const [call, question] = useTrusted({ tool: tool.name }, () => draftOf(tool.name), { isTrusted: tool.trust === null });
   const text = textOf(tool);
   const take = async (grants: Grant[]) => {
     const old = tool.source === "user" ? nextVersion(text ?? "") : (text ?? "");

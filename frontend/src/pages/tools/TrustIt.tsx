@@ -2,19 +2,16 @@ import { useState } from "react";
 import { api, data, type Tool } from "../../api/client";
 import { useAction } from "../../parts/action";
 import { Decide, Dialog } from "../../parts/Dialog";
-import { announce } from "../../parts/notices";
 import { Button } from "../../parts/small";
 import { t } from "../../text";
-import type { DraftTool } from "../authoring/drafts";
+import { draftOf, type DraftTool } from "../authoring/drafts";
 import { Touches } from "../authoring/trust";
 
 /** A button that asks if this tool, as it is now, may touch what it does. */
 export function TrustIt({ tool: { name } }: { tool: Tool }) {
   const [shown, setShown] = useState<DraftTool | null>(null);
   const close = () => setShown(null);
-  const look = useAction(() => data(api.POST("/tools/draft", { body: { tool: name } })), {
-    done: ({ tool, diagnostics }) => (tool === null ? announce(diagnostics[0]?.message ?? "") : setShown(tool)),
-  });
+  const look = useAction(() => draftOf(name), { done: setShown });
   const give = useAction((digest: string) => data(api.POST("/trust", { body: { tools: { [name]: digest } } })), { done: close });
   const label = t("trust.give", { name });
   return (
