@@ -13,8 +13,7 @@ import { OpenApi } from "./OpenApi";
 import { Zip } from "./Zip";
 
 const SOURCES = { openapi: OpenApi, curl: Curl, zip: Zip, mcp: NewServer } as const;
-type Source = keyof typeof SOURCES;
-const NAMES = Object.keys(SOURCES) as Source[];
+const NAMES = Object.keys(SOURCES) as (keyof typeof SOURCES)[];
 
 /** Tools of other places: an OpenAPI document, a command of curl, an exported bundle, an MCP server. */
 export function Page() {

@@ -48,7 +48,7 @@ export function Usage() {
                 text={(one) => one || t("usage.all")}
               />
               <Choice label={t("usage.shows")} value={shows} change={(one) => change({ shows: one })} of={NUMBERS} text={(one) => t(`usage.${one}`)} />
-              {picked !== undefined && <Link className="button" to={toolPath(picked)}>{picked.name}</Link>}
+              {picked !== undefined && <Link to={toolPath(picked)}>{picked.name}</Link>}
             </div>
             {called.length === 0 ? (
               <p className="muted">{t("usage.none")}</p>
