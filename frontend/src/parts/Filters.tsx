@@ -30,10 +30,10 @@ export function queryOf<Name extends string>(values: Values<Name>): Partial<Valu
 
 const FIELDS = ["tool", "agent", "event", "caller", "sessionId", "status", "code", "text", "since", "until"] as const;
 type Field = (typeof FIELDS)[number];
-type Props<Name extends Field> = { of: readonly Name[]; values: Values<NoInfer<Name>>; change: Change<NoInfer<Name>>; children?: ReactNode };
+type Props<Name extends Field> = { of: readonly Name[]; values: Values<NoInfer<Name>>; change: Change<NoInfer<Name>>; known?: Partial<Record<Name, readonly string[]>>; children?: ReactNode };
 
 /** A field for each filter; on a phone they are folded until one is used. */
-export function Filters<Name extends Field>({ of, values, change, children }: Props<Name>) {
+export function Filters<Name extends Field>({ of, values, change, known = {}, children }: Props<Name>) {
   const [open] = useState(() => matchMedia("(min-width: 600px)").matches || of.some((name) => values[name] !== ""));
   return (
     <details open={open}>
@@ -46,6 +46,7 @@ export function Filters<Name extends Field>({ of, values, change, children }: Pr
             label={t(`filter.${name}`)}
             type={name in DAYS ? "date" : "search"}
             value={values[name]}
+            known={known[name]}
             change={(value) => change({ [name]: value } as Partial<Values<Name>>)}
           />
         ))}

@@ -39,7 +39,6 @@ export default function Palette({ close, pick }: { close: () => void; pick?: (to
   }, [dialog]);
 
   const go = (to: string, search: object = {}) => () => void navigate({ to, search: search as never });
-  const open = (tool: ToolItem) => go(toolPath(tool))();
   const pages: Action[] = PAGES.flatMap(({ path, title, action = title }) =>
     action === undefined ? [] : [{ id: path, label: t(action), run: go(path) }],
   );
@@ -52,7 +51,7 @@ export default function Palette({ close, pick }: { close: () => void; pick?: (to
     { id: "language", label: language === "de" ? "English" : "Deutsch", run: () => chooseLanguage(language === "de" ? "en" : "de") },
     { id: "logout", label: t("app.logout"), run: () => void logOut() },
   ];
-  const tools: Action[] = (found.data?.tools ?? []).map((tool) => ({ id: tool.name, label: tool.name, run: () => (pick ?? open)(tool) }));
+  const tools: Action[] = (found.data?.tools ?? []).map((tool) => ({ id: tool.name, label: tool.name, run: pick === undefined ? go(toolPath(tool)) : () => pick(tool) }));
   const named: Action[] = (bundles.data?.bundles ?? []).map(({ id, displayName, slug }) => ({ id, label: displayName || slug, run: go("/tools", { bundleIDs: id }) }));
   const begun = (runs.data?.runs ?? []).map(({ id, agent, prompt }) => ({ id, label: plain(`${agent}: ${prompt.slice(0, 80)}`), run: go(`/runs/${id}`) }));
   const matching = (listed: Action[]) => listed.filter(({ label }) => label.toLowerCase().includes(wanted));

@@ -1,6 +1,6 @@
 /** Forms, and fields with their labels. */
 
-import type { ComponentProps, ReactNode } from "react";
+import { type ComponentProps, type ReactNode, useId } from "react";
 import { number, t } from "../text";
 import { announce } from "./notices";
 import { Button } from "./small";
@@ -27,12 +27,16 @@ export function Form({ submit, title, children, ...form }: FormProps) {
 
 type Common<T> = { label: string; value: T; change: (value: T) => void };
 
-/** A line of text. */
-export function Line({ label, change, className = "field-stack", ...input }: Common<string> & Omit<ComponentProps<"input">, "value">) {
+type LineProps = Common<string> & Omit<ComponentProps<"input">, "value"> & { known?: readonly string[] };
+
+/** A line of text; values that are known are suggested. */
+export function Line({ label, change, className = "field-stack", known = [], ...input }: LineProps) {
+  const id = useId();
   return (
     <label className={className}>
       <span>{label}</span>
-      <input {...input} onChange={(event) => change(event.target.value)} />
+      <input {...input} list={known.length > 0 ? id : undefined} onChange={(event) => change(event.target.value)} />
+      {known.length > 0 && <datalist id={id}>{known.map((one) => <option key={one} value={one} aria-label={one} />)}</datalist>}
     </label>
   );
 }

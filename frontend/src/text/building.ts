@@ -221,7 +221,7 @@ export const building = {
   "import.zip.replace": ["replace it", "es ersetzen"],
   "import.zip.new-id": ["make another bundle", "ein weiteres Bundle anlegen"],
   "import.zip.enable": ["Enable the tools at once", "Die Tools sofort einschalten"],
-  "import.title": ["Import", "Importieren"],
+  "import.title": ["Import", "Import"],
   "import.zip.done": ["imported", "importiert"],
   "import.action.add": ["is added", "kommt dazu"],
   "import.action.replace": ["is replaced", "wird ersetzt"],

@@ -51,7 +51,7 @@ export const pages = {
   "tools.more": ["Show more", "Mehr zeigen"],
   "tools.empty.hint": [
     "“New tool” asks questions and makes one. “Import” takes tools that exist.",
-    "„Neues Tool“ stellt Fragen und macht eines daraus. „Importieren“ nimmt vorhandene.",
+    "„Neues Tool“ stellt Fragen und macht eines daraus. „Import“ nimmt vorhandene.",
   ],
   "tools.none": ["No tool matches", "Kein Tool passt"],
   "tools.none.hint": ["Use fewer words or filters.", "Nehmen Sie weniger Wörter oder Filter."],
@@ -203,7 +203,7 @@ export const pages = {
   "approvals.scope.once": ["this call", "diesen Aufruf"],
   "approvals.scope.session": ["these arguments in this session", "diese Argumente in dieser Sitzung"],
   "approvals.scope.arguments": ["these arguments of this caller, always", "diese Argumente dieses Aufrufers, immer"],
-  "approvals.scope.rule": ["all that this rule asks of this caller", "alles, was diese Regel diesen Aufrufer fragt"],
+  "approvals.scope.rule": ["all calls of {tool} by this caller (rule {rule})", "alle Aufrufe von {tool} durch diesen Aufrufer (Regel {rule})"],
   "approvals.approve": ["Approve", "Freigeben"],
   "approvals.deny": ["Deny", "Ablehnen"],
   "approvals.edit": ["Edit arguments", "Argumente ändern"],

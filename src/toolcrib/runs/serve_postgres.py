@@ -26,7 +26,7 @@ from pgqueuer.queries import Queries
 from psycopg.rows import dict_row
 
 from toolcrib.runs.dispatch import then_wake
-from toolcrib.runs.serving import BATCH, Serving, Take, Work, whole
+from toolcrib.runs.serving import BATCH, Handlers, Serving, Take, Work, whole
 from toolcrib.state.drivers.postgres import PostgresDatabase, PostgresServer
 
 if TYPE_CHECKING:
@@ -37,6 +37,12 @@ _LOOK_S, _LEAST_S = 2.0, 0.1
 _USED = "DELETE FROM pgqueuer WHERE id = ANY({})"
 _NOT_TAKEN = "DELETE FROM pgqueuer WHERE queue_manager_id = $1 AND id <> ALL($2)"
 _HELD = "UPDATE pgqueuer SET heartbeat = NOW() WHERE id = ANY($1)"
+# One step in the index for each entry that has messages: a worker may serve thousands that have none.
+_ENTRIES = (
+    "WITH RECURSIVE entries AS (SELECT MIN(entrypoint) AS entry FROM pgqueuer UNION ALL"
+    " SELECT (SELECT MIN(entrypoint) FROM pgqueuer WHERE entrypoint > entry) FROM entries"
+    " WHERE entry IS NOT NULL) SELECT entry FROM entries WHERE entry IS NOT NULL"
+)
 # From a second ago: a message may have become due since the look before.
 _NEXT = (
     "SELECT EXTRACT(EPOCH FROM MIN(execute_after) - NOW())::float8 AS pause FROM pgqueuer"
@@ -144,6 +150,7 @@ class _Queue:
         self._silent_s = silent_s
         self._look_s = min(_LOOK_S, silent_s / 4)
         self._beats_at = 0.0
+        self._entries: list[QueueEntrypoint] = []
         self._has_limits = False
         self._pid = link.info.backend_pid
         self._lost: psycopg.Error | None = None
@@ -195,9 +202,14 @@ class _Queue:
             await self._run(_HELD, list(held))
 
     async def _pick(self, most: int) -> list[Message]:
-        entries = [QueueEntrypoint(entry) for entry in self._works.handlers]
+        handlers = self._works.handlers
+        serves = handlers.serves if isinstance(handlers, Handlers) else handlers.__contains__
+        found = [row["entry"] for row in await self._run(_ENTRIES)]
+        self._entries = entries = [QueueEntrypoint(entry) for entry in found if serves(entry)]
         limits = {entry: self._limits(entry) for entry in entries}
         self._has_limits = any(limits.values())
+        if not entries:
+            return []
         query = self._builder.build_dequeue_query(
             batch_size=most,
             entrypoints=entries,
@@ -218,8 +230,7 @@ class _Queue:
 
     async def _pause(self) -> float:
         """Return the seconds until the next message is due, or until the next look."""
-        entries = list(self._works.handlers)
-        pause = (await self._run(_NEXT, entries))[0]["pause"]
+        pause = (await self._run(_NEXT, self._entries))[0]["pause"]
         return self._look_s if pause is None else min(self._look_s, max(_LEAST_S, pause))
 
     async def _run(self, query: str, *arguments: object) -> list[Any]:

@@ -78,6 +78,10 @@ class Together(Generic[_I, _T]):
 class Handlers(Mapping[str, Take]):
     """The entries that somebody serves, each with the function that takes a row of it."""
 
+    def serves(self, entry: str) -> bool:
+        """Return True if rows of an entry may be taken here, as far as is known without the database."""
+        return entry in self
+
     def room(self, tx: Transaction, entry: str) -> int | None:  # noqa: ARG002 - for those who have limits
         """Return how many further works of an entry may run now, on all workers; None: any number."""
         return None

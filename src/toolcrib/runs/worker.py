@@ -201,6 +201,10 @@ class Worker:
         offer = self._current()
         return offer.tools.get(tool, 0) is None and self._may_take(tool)
 
+    def serves(self, tool: str) -> bool:
+        """Return True if calls of this tool may be taken now."""
+        return tool in self._current().tools and self._may_take(tool)
+
     def served(self) -> list[str]:
         """Return the tools whose calls may be taken now."""
         return [name for name in self._current().tools if self._may_take(name)]
@@ -289,6 +293,10 @@ class _Handlers(Handlers):
 
     def __getitem__(self, entry: str) -> Take:
         return self._runs if entry.startswith(_RUN) else self._calls
+
+    def serves(self, entry: str) -> bool:
+        """Return True if rows of an entry may be taken here, with a limit or without one."""
+        return entry in self if entry.startswith(_RUN) else self._worker.serves(entry.removeprefix(_CALL))
 
     def room(self, tx: Transaction, entry: str) -> int | None:
         """Return how many further works of an entry may run now."""

@@ -369,7 +369,9 @@ def test_history_has_calls_of_every_interface_and_replays_them(
 
 
 def test_a_command_of_curl_becomes_a_draft(opened: Open) -> None:
-    page = opened().log_in("/tools/import?source=curl")
+    page = opened().log_in("/tools/import?source=unknown")
+    expect(page.get_by_role("button", name="OpenAPI")).to_have_attribute("aria-pressed", "true")
+    page.get_by_role("button", name="curl").click()
     page.get_by_label("Command").fill("curl -H 'X-Api-Key: hush' 'https://api.example.com/find?q=tea'")
     page.get_by_role("button", name="Make a tool").click()
     expect(page.get_by_text("set the secret X_API_KEY")).to_be_visible()

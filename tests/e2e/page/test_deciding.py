@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser import DESK, PHONE
+from tests.browser import DESK, PHONE, ROOT
 from tests.crib import Crib
 from tests.e2e.page.conftest import Open
 from tests.http_server import HttpServerProcess, http_server
@@ -281,6 +281,8 @@ def test_a_run_is_found_and_followed_to_its_calls(opened: Open, server: HttpServ
     assert page.locator(".timeline").evaluate("one => one.scrollLeft") == left + 100
     expect(page.get_by_text("I said hi")).to_be_visible()
     nothing_wrong(browser)
+    page.get_by_role("region", name="Conversation").get_by_role("link", name="greet").click()
+    expect(page.get_by_role("listitem").get_by_role("link", name="greet")).to_be_visible()
     browser.go("/runs?agent=helper&state=failed")
     expect(page.get_by_text("No run matches")).to_be_visible()
     page.keyboard.press("/")
@@ -291,11 +293,21 @@ def test_a_run_is_found_and_followed_to_its_calls(opened: Open, server: HttpServ
     expect(page.get_by_text("I said hi")).to_be_visible()
 
 
+def suggested(page: Page, label: str) -> list[str]:
+    field = page.get_by_label(label, exact=True)
+    found: list[str] = field.evaluate("one => [...one.list.options].map(({ value }) => value)")
+    return found
+
+
 def test_the_audit_log_is_filtered_and_saved(opened: Open, server: HttpServerProcess) -> None:
     server.send("POST", "/tools/invoke/greet", {"args": {"c": "exit 4"}})
     browser = opened(color_scheme="dark")
     page = browser.log_in("/audit?tool=greet&status=error")
     expect(page.get_by_text("The chain is whole")).to_be_visible()
+    rows = re.findall(r"^\| (`[A-Z].*?) \|", (ROOT / "docs" / "audit.md").read_text(), re.MULTILINE)
+    assert suggested(page, "Event") == re.findall(r"`([A-Z_]+)`", " ".join(rows))
+    assert {"error", "refused"} <= set(suggested(page, "Status"))
+    assert "policy_denied" in suggested(page, "Error code")
     line = page.get_by_role("listitem").filter(has_text="greet").first
     line.get_by_text("TOOL_EXECUTED").click()
     expect(line.get_by_text("exit 4")).to_be_visible()
@@ -338,16 +350,20 @@ def test_a_long_list_keeps_and_reads_again_only_what_is_near(opened: Open, serve
 
 
 @pytest.mark.parametrize(
-    ("scope", "tool", "other"),
-    [("arguments", "look", "echo kept"), ("rule", "lend", "echo else")],
+    ("scope", "tool", "other", "words"),
+    [
+        ("arguments", "look", "echo kept", "these arguments"),
+        ("rule", "lend", "echo else", "all calls of lend by this caller (rule lent)"),
+    ],
     ids=["these arguments", "the rule"],
 )
 def test_a_decision_counts_for_later_calls(
-    opened: Open, server: HttpServerProcess, scope: str, tool: str, other: str
+    opened: Open, server: HttpServerProcess, scope: str, tool: str, other: str, words: str
 ) -> None:
     first = ask(server, "echo kept", tool=tool)
     page = opened().log_in("/approvals")
     card = request(page, "echo kept")
+    expect(card.get_by_label("For").locator(f"[value={scope}]")).to_contain_text(words)
     card.get_by_label("For").select_option(scope)
     card.get_by_role("button", name="Approve").click()
     expect(card).to_have_count(0)

@@ -47,6 +47,7 @@ WORKFLOW = {
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServerProcess]:
     crib = Crib(tmp_path_factory.mktemp("operations") / "project")
     crib.shell("greet", description="Greets whom you name.")
+    crib.shell("shout", examples=[{"params": {"c": "echo HEY"}}])
     crib.shell("idle", permissions={"secrets": {"SHOP_KEY": {"type": "string"}}})
     crib.write(".toolcrib/agents/helper.yml", json.dumps(AGENT))
     crib.write(".toolcrib/workflows/chain.yml", json.dumps(WORKFLOW))
@@ -68,12 +69,16 @@ def test_usage_shows_days_the_most_used_and_what_is_not_used(opened: Open) -> No
     page = opened().log_in("/operations")
     row = page.get_by_role("region", name="Most used").get_by_role("row").filter(has_text="greet")
     expect(row).to_contain_text("greet")
+    page.get_by_label("Sort by").select_option("Errors")
     row.get_by_role("link", name="greet").click()
     expect(page).to_have_url(re.compile("tool=greet"))
+    expect(page.get_by_label("Sort by")).to_have_value("failures")
     page.get_by_label("Shows").select_option("failures")
     expect(page.locator(".days rect.failed").last).to_be_visible()
     page.get_by_text("not called in this time").click()
     expect(page.get_by_role("link", name="idle")).to_be_visible()
+    page.locator(".fields").get_by_role("link", name="greet").click()
+    expect(page.get_by_role("heading", name="greet")).to_be_visible()
 
 
 def test_a_failed_server_shows_its_log_and_is_restarted(opened: Open) -> None:
@@ -298,6 +303,12 @@ def test_a_conversation_with_a_tool_that_runs_first(opened: Open) -> None:
     turn = page.locator(".turns > li")
     expect(turn.locator(".you")).to_contain_text("forty-two")
     expect(turn).to_contain_text("it said hi")
+    # Alone it shows the arguments of its example, and runs them only when a person wants that.
+    box.fill("+shout")
+    box.press("Enter")
+    expect(chip.get_by_label("shout: Arguments")).to_have_value('{\n  "c": "echo HEY"\n}')
+    expect(chip).to_contain_text("runs when you send")
+    chip.get_by_role("button", name="Remove shout").click()
     turn.get_by_text("done").click()
     expect(turn.locator(".chat-call")).to_contain_text("echo hi")
     expect(chip).to_have_count(0)

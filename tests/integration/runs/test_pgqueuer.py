@@ -28,6 +28,7 @@ from toolcrib.runs import (
     live_workers,
     worker_name,
 )
+from toolcrib.runs.serving import Handlers, Take
 from toolcrib.runs.sessions import RunDraft, durable_runs
 from toolcrib.state import PROJECT, SqliteDatabase
 from toolcrib.state.drivers.postgres import PostgresDatabase
@@ -191,6 +192,40 @@ async def test_the_tables_are_those_of_the_installed_pgqueuer(calls: Recorded) -
         queries = Queries.from_psycopg_connection(connection)
         queries.qbe.settings = serve_postgres.settings(database.server.schema)
         assert (await queries.plan_upgrade()).statements == ()
+
+
+class Many(Handlers):
+    """A million entries, of which one look may not make a list."""
+
+    def __init__(self) -> None:
+        self.taken, self.asked = list[str](), list[str]()
+
+    def __contains__(self, entry: object) -> bool:
+        self.asked.append(str(entry))
+        return str(entry).startswith("call:")
+
+    def __getitem__(self, entry: str) -> Take:
+        return lambda _tx, key: self.taken.append(key)
+
+    def __iter__(self) -> Iterator[str]:
+        raise AssertionError("all entries are read")
+
+    def __len__(self) -> int:
+        return 1_000_000
+
+
+async def test_a_look_asks_only_about_entries_with_messages(calls: Recorded) -> None:
+    dispatcher = dispatcher_for(calls.database)
+    with calls.database.write() as tx:
+        dispatcher.send(
+            tx, *(Delivery(f"{kind}:{n}", f"{kind}{n}") for kind in ("call", "run") for n in "12")
+        )
+    many, stop = Many(), asyncio.Event()
+    task = asyncio.create_task(dispatcher.serve(many, stop=stop))
+    await asyncio.to_thread(wait_for, lambda: sorted(many.taken) == ["call1", "call2"], "what is sent")
+    stop.set()
+    await task
+    assert set(many.asked) == {"call:1", "call:2", "run:1", "run:2"}
 
 
 def test_each_database_has_its_dispatcher(calls: Recorded, tmp_path: Path) -> None:

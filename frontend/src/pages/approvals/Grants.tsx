@@ -36,8 +36,7 @@ function GrantFacts({ grant: { answer, scope, tool, caller, rule, note, decidedB
       <p className="line">
         <span className="row-title">{tool}</span>
         <Badge tone={answer === "approved" ? "good" : "bad"}>{t(`grants.${answer}`)}</Badge>
-        <span>{t(`approvals.scope.${scope}`)}</span>
-        {rule !== "" && <code>{plain(rule)}</code>}
+        <span>{t(`approvals.scope.${scope}`, { tool, rule: plain(rule) })}</span>
       </p>
       {note !== "" && <p>{plain(note)}</p>}
       <p className="line row-facts">

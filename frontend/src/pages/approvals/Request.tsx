@@ -80,7 +80,7 @@ function One({ request, group }: { request: Approval; group: Approval[] }) {
       <div className="stack">
         <div className="fields">
           <Line label={t("approvals.note")} value={note} change={setNote} />
-          <Choice label={t("approvals.scope")} value={scope} change={setScope} of={scopes} text={(one) => t(`approvals.scope.${one}`)} />
+          <Choice label={t("approvals.scope")} value={scope} change={setScope} of={scopes} text={(one) => t(`approvals.scope.${one}`, { tool: request.tool, rule: plain(request.rule) })} />
         </div>
         <div className="line decision-buttons">
           <Button look="primary" disabled={isPending || wrong} onClick={() => mutate({ scope, note, arguments: changed })}>{t("approvals.approve")}</Button>

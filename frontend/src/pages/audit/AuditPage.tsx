@@ -10,12 +10,24 @@ import { Badge, Fold, When } from "../../parts/small";
 import { Empty } from "../../parts/states";
 import { useRead } from "../../parts/read";
 import { t } from "../../text";
+import { errors } from "../../text/errors";
 import { StateBadge } from "../runs/states";
 import "../runs/runs.css";
 import "./audit.css";
 
 const PAGE = 100;
 const FIELDS = ["tool", "event", "caller", "status", "code", "text", "since", "until"] as const;
+/** The values that filters suggest. */
+const KNOWN = {
+  event: [
+    "AGENT_CREATED", "TOOL_CREATED", "TOOL_APPROVED", "TOOL_DENIED", "APPROVAL_VOID", "APPROVAL_REFUSED", "APPROVAL_REVOKED",
+    "TOOL_STARTED", "TOOL_EXECUTED", "TOOL_WAITS", "TOOL_REPLAYED", "TOOL_REFUSED", "MCP_SERVER_STARTED", "MCP_SERVER_ENDED", "TRUSTED",
+    "TRUST_REVOKED", "TOOL_ENABLED", "TOOL_DISABLED", "BUNDLE_ENABLED", "BUNDLE_DISABLED", "POLICY_CHANGED", "SECRET_SET", "SECRET_REMOVED",
+    "SANDBOX_LOWERED", "AUDIT_RECOVERED", "AUDIT_RESUMED", "AUDIT_ROTATED", "AUDIT_GAP",
+  ],
+  status: ["success", "error", "refused", "pending", "interrupted"],
+  code: Object.keys(errors),
+};
 type Lines = Schemas["LinePage"]["lines"];
 
 /** The lines of the audit log by what they have in common, and the state of its chain. */
@@ -29,7 +41,7 @@ export function Page() {
     <div className="runs audit">
       <Heading text={t("page.audit")} />
       <Chain />
-      <Filters of={FIELDS} values={values} change={change} />
+      <Filters of={FIELDS} values={values} change={change} known={KNOWN} />
       <p>
         <Save label={t("audit.export")} path="/audit/export" query={asked} />
       </p>

@@ -1,8 +1,8 @@
-import { writeExact } from "../../parts/exact";
 import { useState } from "react";
 import { api, data } from "../../api/client";
 import type { Grant } from "../../parts/Watched";
 import { t } from "../../text";
+import { firstArguments } from "../tools/call";
 import { Tester } from "../tools/Tester";
 import type { DraftTool } from "./drafts";
 import { Touches, useTrusted } from "./trust";
@@ -36,7 +36,7 @@ function Shown({ tool, text, take }: Props & { tool: DraftTool }) {
       </section>
       <Tester
         schema={tool.argSchema}
-        start={writeExact(tool.examples[0]?.params ?? {}, 2)}
+        start={firstArguments(tool)}
         call={(args, dryRun) => call(args, dryRun ? "dry" : "run")}
         question={question}
         watch={take && { call: (args) => call(args, "watch"), label: t("watch.take"), take }}

@@ -1,8 +1,9 @@
-import { useNavigate, useSearch } from "@tanstack/react-router";
+import { useNavigate } from "@tanstack/react-router";
 import { useState } from "react";
 import { api, data } from "../../api/client";
 import { useAction } from "../../parts/action";
 import { Form, Lines, Send, Tabs } from "../../parts/fields";
+import { useAddress } from "../../parts/Filters";
 import { Heading } from "../../parts/Heading";
 import { t } from "../../text";
 import "./build.css";
@@ -12,20 +13,20 @@ import { OpenApi } from "./OpenApi";
 import { Zip } from "./Zip";
 
 const SOURCES = { openapi: OpenApi, curl: Curl, zip: Zip, mcp: NewServer } as const;
-type Source = keyof typeof SOURCES;
+const NAMES = Object.keys(SOURCES) as (keyof typeof SOURCES)[];
 
 /** Tools of other places: an OpenAPI document, a command of curl, an exported bundle, an MCP server. */
 export function Page() {
-  const { source = "openapi" } = useSearch({ strict: false }) as { source?: Source };
-  const navigate = useNavigate();
+  const [address, change] = useAddress("/tools/import", ["source"]);
+  const source = NAMES.find((one) => one === address.source) ?? "openapi";
   const Shown = SOURCES[source];
   return (
     <div className="imports">
       <Heading text={t("import.title")} />
       <Tabs
         value={source}
-        change={(one) => void navigate({ to: "/tools/import", replace: true, search: { source: one } as never })}
-        of={Object.keys(SOURCES) as Source[]}
+        change={(one) => change({ source: one })}
+        of={NAMES}
         text={(one) => t(`import.${one}`)}
       />
       <section className="card stack report" aria-label={t(`import.${source}`)}>

@@ -12,7 +12,7 @@ const Palette = lazy(() => import("../../parts/Palette"));
 const FEW = 6;
 const TONES = { pending: "", running: "warn", output: "good", failed: "bad" } as const;
 
-/** The message box. `+` adds a tool; `+NAME` as a message runs it without the agent. */
+/** The message box. `+` adds a tool; `+NAME` as a message runs it without the agent, but not by the arguments of an example. */
 export function Composer({ busy, send }: { busy: boolean; send: (prompt: string) => Promise<unknown> }) {
   const [message, setMessage] = useState("");
   const [picking, setPicking] = useState(false);
@@ -22,11 +22,10 @@ export function Composer({ busy, send }: { busy: boolean; send: (prompt: string)
 
   const submit = async () => {
     const called = await invoked(message.trim());
-    if (typeof called === "string") return announce(called);
     if (called !== undefined) {
       setMessage("");
       tools.add(called);
-      await tools.start(called);
+      if (message.includes("{") || called.text === "{}") await tools.start(called);
       return;
     }
     const done = await Promise.all(tools.all.map((one) => (one.state === "output" ? one : tools.start(one))));
@@ -77,7 +76,7 @@ export function Composer({ busy, send }: { busy: boolean; send: (prompt: string)
         <Suspense>
           <Palette
             close={() => setPicking(false)}
-            pick={(tool) => tools.add(attached(tool))}
+            pick={(tool) => void attached(tool).then(tools.add, (error: Error) => announce(error.message))}
           />
         </Suspense>
       )}

@@ -4,7 +4,8 @@ import { useState } from "react";
 import { api, data, type ToolItem } from "../../api/client";
 import { shownExact } from "../../parts/exact";
 import { t } from "../../text";
-import { callOf, type Ended, follow } from "../tools/call";
+import { callOf, type Ended, firstArguments, follow } from "../tools/call";
+import { pathOf } from "../tools/paths";
 
 export type Attached = {
   key: number;
@@ -19,7 +20,10 @@ export type Attached = {
 const INVOKED = /^\+(\S+)\s*(\{[\s\S]*\})?\s*$/;
 let last = 0;
 
-export function attached(tool: ToolItem, text = "{}"): Attached {
+/** Return a tool with its arguments, which may be those of its first example. */
+export async function attached(tool: ToolItem, given?: string): Promise<Attached> {
+  const path = pathOf(tool);
+  const text = given ?? firstArguments(await data(api.GET("/tools/bundles/{bundleID}/tools/{toolSlug}/version/{v}", { params: { path } })));
   last += 1;
   return { key: last, tool, text, state: "pending" };
 }
@@ -57,13 +61,13 @@ async function ended(one: Attached): Promise<Attached> {
 }
 
 /** Return the tool that a message invokes, with its arguments; undefined for a message to the agent. */
-export async function invoked(message: string): Promise<Attached | string | undefined> {
-  const match = INVOKED.exec(message);
-  const name = match?.[1];
+export async function invoked(message: string): Promise<Attached | undefined> {
+  const [, name, args] = INVOKED.exec(message) ?? [];
   if (name === undefined) return undefined;
   const found = await data(api.GET("/tools/search", { params: { query: { q: name, pageSize: 25 } } }));
   const tool = found.tools.find((one) => one.name === name) ?? found.tools.find((one) => one.slug === name);
-  return tool === undefined ? t("chat.unknown", { tool: name }) : attached(tool, match?.[2] ?? "{}");
+  if (tool === undefined) throw new Error(t("chat.unknown", { tool: name }));
+  return attached(tool, args);
 }
 
 /** Return a message with the outputs of its tools, as the agent gets it. */

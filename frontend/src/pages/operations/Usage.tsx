@@ -1,6 +1,5 @@
 import { keepPreviousData } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
-import { useState } from "react";
 import { api, type Schemas } from "../../api/client";
 import { Choice } from "../../parts/fields";
 import { useAddress } from "../../parts/Filters";
@@ -20,9 +19,10 @@ const COLUMNS = [...NUMBERS, "schemaTokens"] as const;
 
 /** Calls, errors, durations and tokens by tool and day; what is used most, and what is not used. */
 export function Usage() {
-  const [address, change] = useAddress("/operations/usage", ["days", "shows", "tool"]);
+  const [address, change] = useAddress("/operations/usage", ["days", "shows", "tool", "by"]);
   const days = DAYS.find((one) => String(one) === address.days) ?? 7;
   const shows = NUMBERS.find((one) => one === address.shows) ?? "calls";
+  const by = COLUMNS.find((one) => one === address.by) ?? "calls";
   const chosen = address.tool;
   const since = firstDay(days);
   const usage = useRead(
@@ -34,7 +34,8 @@ export function Usage() {
     <Shown query={usage}>
       {({ tools }) => {
         const called = tools.filter((tool) => tool.days.length > 0);
-        const counted = chosen === "" ? called : called.filter((tool) => tool.name === chosen);
+        const picked = tools.find((tool) => tool.name === chosen);
+        const counted = picked === undefined ? called : [picked];
         return (
           <>
             <div className="fields">
@@ -47,13 +48,14 @@ export function Usage() {
                 text={(one) => one || t("usage.all")}
               />
               <Choice label={t("usage.shows")} value={shows} change={(one) => change({ shows: one })} of={NUMBERS} text={(one) => t(`usage.${one}`)} />
+              {picked !== undefined && <Link to={toolPath(picked)}>{picked.name}</Link>}
             </div>
             {called.length === 0 ? (
               <p className="muted">{t("usage.none")}</p>
             ) : (
               <>
                 <Days tools={counted} first={since} shows={shows} />
-                <Top tools={called} />
+                <Top tools={called} by={by} setBy={(one) => change({ by: one })} />
               </>
             )}
             <Unused tools={tools.filter((tool) => tool.days.length === 0)} />
@@ -108,8 +110,7 @@ function Days({ tools, first, shows }: { tools: ToolDays[]; first: string; shows
 }
 
 /** The tools that were called, by any of their numbers. */
-function Top({ tools }: { tools: ToolDays[] }) {
-  const [by, setBy] = useState<(typeof COLUMNS)[number]>("calls");
+function Top({ tools, by, setBy }: { tools: ToolDays[]; by: (typeof COLUMNS)[number]; setBy: (by: (typeof COLUMNS)[number]) => void }) {
   const rows = tools
     .map((tool) => ({ tool, sums: { ...sumOf(tool.days), schemaTokens: tool.schemaTokens } }))
     .toSorted((one, other) => other.sums[by] - one.sums[by]);

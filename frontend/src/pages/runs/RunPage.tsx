@@ -122,7 +122,8 @@ const Call = memo(function Call({ call, open }: { call: Iteration["calls"][numbe
   const { state, name, runId, callId, agent, served, answer } = call;
   return (
     <li>
-      <StateBadge state={state} /> <code>{name}</code> <Value text={writeExact(call.arguments)} />{" "}
+      <StateBadge state={state} />{" "}
+      {callId === undefined ? <code>{name}</code> : <Link to="/tools" search={{ q: name, disabled: "1" }}>{name}</Link>} <Value text={writeExact(call.arguments)} />{" "}
       {runId !== undefined && <Link to={`/runs/${runId}`}>{t("run.child", { agent: agent ?? "" })}</Link>}
       {state === "waiting" && callId !== undefined && <Link to="/approvals">{t("page.approvals")}</Link>}
       {served === false && <span className="wrong"> {t("run.unserved")}</span>}

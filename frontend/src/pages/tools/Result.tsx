@@ -1,5 +1,6 @@
 import { api, type Schemas } from "../../api/client";
 import { Code } from "../../parts/Code";
+import { Bullets } from "../../parts/small";
 import { Save } from "../../parts/Save";
 import { shownExact, writeExact } from "../../parts/exact";
 import { useRead } from "../../parts/read";
@@ -50,11 +51,7 @@ export function Result({ ended, lines }: { ended: Ended; lines?: number }) {
           <Save label={t("test.save", { type: plain(String(mimeType)) })} path={uri.replace(ARTIFACTS, "/tools/artifacts/")} />
         </p>
       ))}
-      {(warnings ?? []).map((warning) => (
-        <p key={warning} className="muted">
-          {plain(warning)}
-        </p>
-      ))}
+      <Bullets className="muted bullets" of={warnings ?? []} />
       {meta !== undefined && <Facts facts={meta} />}
       {!ok && error?.details != null && Object.keys(error.details).length > 0 && <Facts facts={error.details} />}
     </>

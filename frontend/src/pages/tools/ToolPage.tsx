@@ -15,7 +15,7 @@ import { draftOf, given, nextVersion, textOf } from "../authoring/drafts";
 import { useTrusted } from "../authoring/trust";
 import { Actions } from "./Actions";
 import { Callers } from "./Callers";
-import { callOf } from "./call";
+import { callOf, firstArguments } from "./call";
 import { History } from "./History";
 import { wordsOf } from "./paths";
 import { Marks } from "./ToolRow";
@@ -99,10 +99,6 @@ function useWatched(tool: Tool) {
     take: (grants: Grant[]) => void take(grants).catch((error: Error) => announce(error.message)),
   };
   return [text === null ? undefined : watch, question] as const;
-}
-
-function firstArguments(tool: Tool): string {
-  return writeExact(tool.examples[0]?.params ?? {}, 2);
 }
 
 function Warnings({ tool }: { tool: Tool }) {

@@ -2,15 +2,17 @@
 
 import { api, data, errorOf, type Schemas, send, type Tool } from "../../api/client";
 import { eventsOf, pause } from "../../api/stream";
-import { readAnswer } from "../../parts/exact";
+import { readAnswer, writeExact } from "../../parts/exact";
 
-export type Named = Pick<Tool, "bundleID" | "slug" | "version">;
 export type CallEvent = { kind: string; data: Schemas["EventData"] };
 /** The end of a call. */
 export type Ended = { result: Schemas["InvokeResult"]; call: Schemas["CallState"] | null };
 
 /** Sends a call with exactly this text as its arguments; returns null if the person withdraws it. */
 export type Send = (text: string, dryRun: boolean) => Promise<Response | null>;
+
+/** Return the arguments that a person begins with: those of the first example. */
+export const firstArguments = ({ examples }: Pick<Tool, "examples">) => writeExact(examples[0]?.params ?? {}, 2);
 
 /** Return what calls a tool of the catalogue. */
 export function callOf({ bundleID, slug, version }: Pick<Tool, "bundleID" | "slug" | "version">): Send {

@@ -37,11 +37,9 @@ _IS_CHANGED = f"SELECT 1 FROM grants {_CHANGED} < ? UNION ALL SELECT 1 FROM gran
 """In two parts, because each uses the index, which `<>` and OR do not."""
 _END = "UPDATE grants SET state = ?, mac = '' WHERE id = ? AND state = 'live'"
 _EXPIRE = "UPDATE grants SET state = 'expired', mac = '' WHERE state = 'live' AND ends_at <= ?"
-_LIVE = (
-    f"{_SELECT} WHERE state = 'live' AND (ends_at IS NULL OR ends_at > ?) AND id < ? ORDER BY id DESC LIMIT ?"
-)
-_AFTER_ALL = "g"
-"""Sorts after every id, which is hexadecimal."""
+_LIVE = f"{_SELECT} WHERE state = 'live' AND (ends_at IS NULL OR ends_at > ?)"
+_OLDER = " AND (decided_at, id) < (SELECT decided_at, id FROM grants WHERE id = ?)"
+_NEWEST = " ORDER BY decided_at DESC, id DESC LIMIT ?"
 
 
 class Grants:
@@ -139,7 +137,10 @@ class Grants:
     def live(self, now: float, count: int, before: str | None = None) -> list[Grant]:
         """Return decisions that are valid now, the newest first; with `before`, those older than that id."""
         with self._grants.read() as tx:
-            rows = tx.all(_LIVE, now, before or _AFTER_ALL, count)
+            if before is None:
+                rows = tx.all(_LIVE + _NEWEST, now, count)
+            else:
+                rows = tx.all(_LIVE + _OLDER + _NEWEST, now, before, count)
         return [grant for grant in map(self._read, rows) if grant.state == "live"]
 
     def mark(self) -> tuple[Any, ...]:

@@ -251,6 +251,15 @@ def test_a_lasting_yes_can_have_an_end(service: Approvals, wall: Wall) -> None:
     waits(service, 1)
 
 
+def test_the_newest_decision_comes_first(service: Approvals, wall: Wall) -> None:
+    asked = [waits(service, n).id for n in range(3)]
+    for one in (asked[1], asked[2], asked[0]):
+        wall.now += 1
+        service.approve(one, "ada", "arguments")
+    assert [grant.id for grant in service.grants(2)] == [asked[0], asked[2]]
+    assert [grant.id for grant in service.grants(2, before=asked[2])] == [asked[1]]
+
+
 def test_a_yes_can_be_taken_back(service: Approvals) -> None:
     asked = waits(service)
     service.approve(asked.id, "ada", "rule")
