@@ -268,16 +268,16 @@ async def test_a_look_that_is_under_way_takes_nothing_after_the_end(calls: Recor
     loop, taken = asyncio.get_running_loop(), []
 
     class Slow(dict[str, Take]):
-        def __iter__(self) -> Iterator[str]:
+        def get(self, key: str, default: Any = None) -> Any:
             loop.call_soon_threadsafe(looks.set)
             assert goes_on.wait(PATIENCE_S)
-            return super().__iter__()
+            return super().get(key, default)
 
+    calls.submit("nap", {})
     handlers = Slow({entry_of("nap"): lambda _tx, key: taken.append(key)})
     task = asyncio.create_task(calls.dispatcher.serve(handlers, stop=stop))
     await looks.wait()
     stop.set()
-    calls.submit("nap", {})
     goes_on.set()
     await task
     assert taken == []
