@@ -10,7 +10,7 @@ import { useModal } from "./Dialog";
 import { plain } from "./json";
 import { Button } from "./small";
 import { useRead } from "./read";
-import { chooseLanguage, language, t } from "../text";
+import { chooseLanguage, language, t, translated } from "../text";
 import { applyTheme, THEMES } from "./theme";
 
 const FEW = 8;
@@ -51,8 +51,11 @@ export default function Palette({ close, pick }: { close: () => void; pick?: (to
     { id: "language", label: language === "de" ? "English" : "Deutsch", run: () => chooseLanguage(language === "de" ? "en" : "de") },
     { id: "logout", label: t("app.logout"), run: () => void logOut() },
   ];
-  const tools: Action[] = (found.data?.tools ?? []).map((tool) => ({ id: tool.name, label: tool.name, run: pick === undefined ? go(toolPath(tool)) : () => pick(tool) }));
-  const named: Action[] = (bundles.data?.bundles ?? []).map(({ id, displayName, slug }) => ({ id, label: displayName || slug, run: go("/tools", { bundleIDs: id }) }));
+  const tools: Action[] = (found.data?.tools ?? []).map((tool) => {
+    const { title } = translated(tool);
+    return { id: tool.name, label: title === tool.name ? title : `${title} · ${tool.name}`, run: pick === undefined ? go(toolPath(tool)) : () => pick(tool) };
+  });
+  const named: Action[] = (bundles.data?.bundles ?? []).map((one) => ({ id: one.id, label: translated(one).title, run: go("/tools", { bundleIDs: one.id }) }));
   const begun = (runs.data?.runs ?? []).map(({ id, agent, prompt }) => ({ id, label: plain(`${agent}: ${prompt.slice(0, 80)}`), run: go(`/runs/${id}`) }));
   const matching = (listed: Action[]) => listed.filter(({ label }) => label.toLowerCase().includes(wanted));
   const few = (listed: Action[]) => (wanted === "" ? [] : listed.slice(0, FEW));

@@ -1,5 +1,6 @@
 /** The texts of the page in the person's language. */
 
+import type { ToolItem } from "../api/client";
 import { building } from "./building";
 import { errors } from "./errors";
 import { operations } from "./operations";
@@ -55,6 +56,15 @@ export function has(key: string): key is Key {
 /** Return what an error code means in this language; "" where the server's own message is in it. */
 export function meaning(code: string): string {
   return language === "de" ? (errors[code] ?? "") : "";
+}
+
+type Texts = Partial<Pick<ToolItem, "name" | "slug" | "displayName" | "description" | "translations">>;
+
+/** Return the name and description of a tool or bundle in this language, else its own. */
+export function translated({ name, slug, displayName, description, translations = {} }: Texts) {
+  const tag = Object.keys(translations).toSorted().find((one) => one.toLowerCase().split("-")[0] === language);
+  const own = translations[tag ?? ""];
+  return { title: own?.displayName || displayName || name || slug || "", about: own?.description || description || "" };
 }
 
 /** Return a line of what a call may touch in this language. */

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from msgspec import UNSET, Struct, UnsetType, field
 
-from toolcrib.bundles.records import SCHEMA_VERSION, BundleRecord, Moment, ToolType, Uuid
+from toolcrib.bundles.records import SCHEMA_VERSION, BundleRecord, Moment, ToolType, Translations, Uuid
 
 Availability = Literal["available", "unavailable"]
 Source = Literal["project", "file", "server", "builtin", "user"]
@@ -41,6 +41,7 @@ class ToolItem(Struct, frozen=True, kw_only=True, rename="camel"):
     display_name: str
     description: str
     """Cut in lists."""
+    translations: Translations = UNSET
     type: ToolType
     """`go`: a registered Python callable; `http`: requests; `native`: a manifest; `mcp`: a server's."""
     kind: str

@@ -14,6 +14,7 @@ from toolcrib.bundles.records import (
     DamagedTool,
     ToolBody,
     ToolRecord,
+    Translations,
     check_slug,
     check_tool_body,
     check_version,
@@ -48,6 +49,8 @@ class GivenTool(Protocol):
 
     @property
     def is_enabled(self) -> bool: ...
+    @property
+    def translations(self) -> Translations: ...
 
 
 class PutTool(NamedTuple):
@@ -105,7 +108,8 @@ def native_tool(given: GivenTool, manifest: str, slug: str, version: str) -> Put
     if wrong:
         hint = "Change it in impl.manifest, and leave it out here."
         raise InvalidInput(f"{wrong[0].path} {wrong[0].message}", hint=hint, violations=wrong)
-    return made._replace(body=msgspec.structs.replace(made.body, is_enabled=given.is_enabled))
+    own = {"is_enabled": given.is_enabled, "translations": given.translations}
+    return made._replace(body=msgspec.structs.replace(made.body, **own))
 
 
 def require_usable(made: PutTool) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
-from msgspec import Meta, Struct, field
+from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from toolcrib.errors import BundleFull, InvalidId, InvalidInput, InvalidSlug, MissingField, StateUnavailable
 from toolcrib.spec.moment import written
@@ -27,6 +27,7 @@ SCHEMA_VERSION = "2026-11-01"
 """The form of the records. A file of an earlier one is migrated when it is read."""
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 _TAG = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
+_LANGUAGE = re.compile(r"[a-zA-Z]{2,8}(-[a-zA-Z0-9]{1,8})*")
 _LONGEST = 64
 MOST_TOOLS = 10_000
 """Versions of tools in one bundle."""
@@ -39,12 +40,34 @@ Moment = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
 Uuid = Annotated[str, Meta(extra_json_schema={"format": "uuid"})]
 
 
+class Translation(
+    Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True
+):
+    """The texts of a record in one language. Where one is empty, the record's own counts."""
+
+    display_name: str = ""
+    description: str = ""
+
+
+Translations = (
+    Annotated[
+        dict[str, Translation],
+        Meta(
+            description="Language tag (BCP 47) to the texts that people read in it. Models read the others.",
+            examples=[{"de": {"displayName": "Wetter"}}],
+        ),
+    ]
+    | UnsetType
+)
+
+
 class BundleBody(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """The part of a bundle that a client writes."""
 
     slug: str
     display_name: str = ""
     description: str = ""
+    translations: Translations = UNSET
     is_enabled: bool = True
 
 
@@ -56,6 +79,7 @@ class BundleRecord(Struct, frozen=True, kw_only=True, rename="camel"):
     slug: str
     display_name: str = ""
     description: str = ""
+    translations: Translations = UNSET
     is_enabled: bool = True
     is_built_in: bool = False
     created_at: Moment
@@ -70,6 +94,7 @@ class ToolBody(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown
 
     display_name: str = ""
     description: str = ""
+    translations: Translations = UNSET
     tags: tuple[str, ...] = ()
     type: Literal["go", "http", "native"]
     """`go`: a registered Python callable; `http`: requests; `native`: a manifest of our own format."""
@@ -91,6 +116,7 @@ class ToolRecord(Struct, frozen=True, kw_only=True, rename="camel"):
     version: str
     display_name: str = ""
     description: str = ""
+    translations: Translations = UNSET
     tags: tuple[str, ...] = ()
     type: ToolType
     is_enabled: bool = True
@@ -187,6 +213,7 @@ def check_bundle_body(body: BundleBody) -> None:
     if not body.slug:
         raise MissingField("a bundle needs a slug")
     check_slug(body.slug)
+    check_translations(body.translations)
 
 
 def check_tool_body(body: ToolBody) -> None:
@@ -200,6 +227,16 @@ def check_tool_body(body: ToolBody) -> None:
         )
     if len(set(body.tags)) < len(body.tags):
         raise InvalidInput("a tag is given twice")
+    check_translations(body.translations)
+
+
+def check_translations(translations: Translations) -> None:
+    """Raise InvalidInput for a key that is not a language tag."""
+    if wrong := [tag for tag in translations or () if not _LANGUAGE.fullmatch(tag)]:
+        raise InvalidInput(
+            f"{wrong[0]!r} in translations is not a language tag",
+            hint="Write it as in BCP 47, such as `de` or `pt-BR`.",
+        )
 
 
 def file_of(slug: str, version: str) -> str:

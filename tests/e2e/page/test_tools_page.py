@@ -236,6 +236,40 @@ def test_by_keyboard_alone_a_tool_is_found_and_run(opened: Open) -> None:
     expect(page.locator(".tester-answer pre")).to_have_text("typed\n")
 
 
+def test_a_person_reads_the_texts_of_a_record_in_their_language(
+    opened: Open, server: HttpServerProcess
+) -> None:
+    path, german = (
+        f"/tools/bundles/{new_id()}",
+        {"de": {"displayName": "Himmel", "description": "Heute blau."}},
+    )
+    texts = {"displayName": "Sky", "description": "Blue today.", "translations": german}
+    tool = {
+        **texts,
+        "type": "http",
+        "argSchema": {"type": "object"},
+        "impl": {"urlTemplate": "https://sky.example/x"},
+    }
+    server.send("PUT", path, {"slug": "heaven", "displayName": "Heaven", "translations": german})
+    assert server.send("PUT", f"{path}/tools/sky/version/v1", tool).status == 201
+    try:
+        for locale, title, about in (("de-DE", "Himmel", "Heute blau."), ("en-US", "Sky", "Blue today.")):
+            page = opened(locale=locale).log_in("/tools?q=sky")
+            row = page.get_by_role("listitem").filter(has_text="heaven/sky@v1")
+            expect(row).to_contain_text(about)
+            bundle = "Himmel" if locale == "de-DE" else "Heaven"
+            expect(page.get_by_role("checkbox", name=bundle)).to_be_visible()
+            page.keyboard.press("Control+k")
+            expect(page.get_by_role("dialog").get_by_role("combobox")).to_be_focused()
+            page.keyboard.type("sky")
+            page.get_by_role("option", name=f"{title} · heaven/sky@v1").click()
+            expect(page.get_by_role("heading", name=title)).to_be_visible()
+            expect(page.locator(".tool-head")).to_contain_text(about)
+    finally:
+        server.send("DELETE", f"{path}/tools/sky/version/v1")
+        server.send("DELETE", path)
+
+
 @pytest.mark.parametrize(
     ("language", "size", "scheme"),
     [

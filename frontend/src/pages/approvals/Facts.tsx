@@ -5,7 +5,7 @@ import { writeExact } from "../../parts/exact";
 import { plain } from "../../parts/json";
 import { Bullets, When } from "../../parts/small";
 import { Shown } from "../../parts/states";
-import { t } from "../../text";
+import { t, translated } from "../../text";
 import { differences } from "./diff";
 
 /** What a person should know of a tool before a decision about a call. */
@@ -17,7 +17,7 @@ export function Facts({ query }: { query: UseQueryResult<Schemas["ApprovalDetail
           <p className="muted">{t("approvals.gone")}</p>
         ) : (
           <div className="stack">
-            <p>{plain(facts.description)}</p>
+            <p>{plain(translated(facts).about)}</p>
             <Bullets className="warnings" of={facts.doubts} />
             <p className="muted">
               {t("approvals.ran", { n: facts.ran })} {facts.lastRan !== null && <When moment={facts.lastRan} />}

@@ -12,7 +12,7 @@ import { Failure, Loading, Shown } from "../../parts/states";
 import type { Schema } from "../../parts/SchemaTree";
 import type { Grant } from "../../parts/Watched";
 import { useRead } from "../../parts/read";
-import { has, t } from "../../text";
+import { has, t, translated } from "../../text";
 import { DraftTest } from "./DraftTest";
 import { given, nextVersion, textOf, useChecked, useDraft } from "./drafts";
 import { RecipeForm } from "./RecipeForm";
@@ -115,7 +115,7 @@ function Build({ base, start, manifest, notes }: Omit<Props, "start"> & { start:
   return (
     <div className="build">
       <header className="line tool-head">
-        <Heading text={base === undefined ? t("build.new") : t(base.source === "user" ? "build.version" : "build.copy", { name: base.displayName || base.name })} />
+        <Heading text={base === undefined ? t("build.new") : t(base.source === "user" ? "build.version" : "build.copy", { name: translated(base).title })} />
         <Save tool={tool} text={text} base={base} before={base === undefined ? null : (textOf(base) ?? "")} done={() => (saved.current = true)} />
       </header>
       {base !== undefined && base.source !== "user" && <p className="warnings">{t("build.copy.about")}</p>}

@@ -8,7 +8,7 @@ import { announce } from "../../parts/notices";
 import { Button } from "../../parts/small";
 import { Failure, Loading } from "../../parts/states";
 import { useRead } from "../../parts/read";
-import { t } from "../../text";
+import { t, translated } from "../../text";
 import { toolPath } from "../tools/paths";
 import { createBundle, type DraftTool, put, trustSaved } from "./drafts";
 import { Touches, trusted } from "./trust";
@@ -51,7 +51,7 @@ function Confirm({ tool, text, base, before, done, close }: Props & { tool: Draf
   const navigate = useNavigate();
   const queries = useQueryClient();
   const bundle = chosen ?? bundles.data?.[0]?.id ?? "";
-  const names = new Map(bundles.data?.map((one) => [one.id, one.displayName || one.slug]));
+  const names = new Map(bundles.data?.map((one) => [one.id, translated(one).title]));
 
   const save = async () => {
     setState({ busy: true, failure: null });

@@ -6,7 +6,7 @@ import { Row } from "../../parts/Row";
 import { Button, Rows, When } from "../../parts/small";
 import { Empty, Shown } from "../../parts/states";
 import { useRead } from "../../parts/read";
-import { t } from "../../text";
+import { t, translated } from "../../text";
 import "./build.css";
 
 type Place = { bundleID: string; toolSlug?: string; v?: string; name: string };
@@ -51,7 +51,7 @@ export function Page() {
 
 function rowsOf({ bundles, tools }: Schemas["Trash"]): (Place & { about: string; moment: string | null })[] {
   return [
-    ...bundles.map(({ id, displayName, slug, softDeletedAt }) => ({ bundleID: id, name: displayName || slug, about: t("tools.filter.bundleIDs"), moment: softDeletedAt })),
-    ...tools.map(({ bundleID, slug, version, displayName, deletedAt, deletedBy }) => ({ bundleID, toolSlug: slug, v: version, name: `${displayName || slug} ${version}`, about: deletedBy, moment: deletedAt })),
+    ...bundles.map((one) => ({ bundleID: one.id, name: translated(one).title, about: t("tools.filter.bundleIDs"), moment: one.softDeletedAt })),
+    ...tools.map((one) => ({ bundleID: one.bundleID, toolSlug: one.slug, v: one.version, name: `${translated(one).title} ${one.version}`, about: one.deletedBy, moment: one.deletedAt })),
   ];
 }

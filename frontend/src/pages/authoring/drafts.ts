@@ -35,8 +35,8 @@ export function useChecked(text: string) {
 export function textOf(tool: Tool): string | null {
   if (typeof tool.impl.manifest === "string") return tool.impl.manifest;
   if (tool.type !== "http" && tool.type !== "go") return null;
-  const { slug, version, type, displayName, description, tags, argSchema, outputSchema, impl } = tool;
-  const record = { slug, version, type, displayName, description, tags, argSchema, outputSchema, impl };
+  const { slug, version, type, displayName, description, translations, tags, argSchema, outputSchema, impl } = tool;
+  const record = { slug, version, type, displayName, description, translations, tags, argSchema, outputSchema, impl };
   return `${writeExact(record, 2)}\n`;
 }
 

@@ -3,7 +3,7 @@ import { api, type Bundle, data, type Schemas } from "../../api/client";
 import { Button } from "../../parts/small";
 import { Check, chosenAfter } from "../../parts/fields";
 import { useRead } from "../../parts/read";
-import { type Key, t } from "../../text";
+import { type Key, t, translated } from "../../text";
 import { asQuery, chosenBy, FACETS, type Facet, type Filters } from "./filters";
 import { Toggle } from "./Toggle";
 
@@ -71,7 +71,7 @@ function FacetGroup({ facet, counts, chosen, bundles, onChange }: GroupProps) {
     if (facet === "touches") return t(`touch.${value}` as Key);
     if (facet === "availability") return t(`available.${value}` as Key);
     const bundle = facet === "bundleIDs" ? bundles.get(value) : undefined;
-    return bundle === undefined ? value : bundle.displayName || bundle.slug;
+    return bundle === undefined ? value : translated(bundle).title;
   };
   return (
     <fieldset>

@@ -2,7 +2,7 @@ import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { api, type Bundle, data, type ToolItem } from "../../api/client";
 import { announce } from "../../parts/notices";
 import { Switch } from "../../parts/small";
-import { t } from "../../text";
+import { t, translated } from "../../text";
 import { pathOf } from "./paths";
 
 type Props = { tool: ToolItem; bundle?: never } | { bundle: Bundle; tool?: never };
@@ -10,7 +10,7 @@ type Props = { tool: ToolItem; bundle?: never } | { bundle: Bundle; tool?: never
 /** Turns a tool or a bundle on and off: shown at once, and taken back with the reason if it is refused. */
 export function Toggle({ tool, bundle }: Props) {
   const client = useQueryClient();
-  const name = tool === undefined ? bundle.displayName || bundle.slug : tool.name;
+  const name = tool === undefined ? translated(bundle).title : tool.name;
   const { mutate, variables, isPending } = useMutation({
     mutationFn: async (isEnabled: boolean) => {
       const body = { isEnabled };

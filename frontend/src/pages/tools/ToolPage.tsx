@@ -10,7 +10,7 @@ import { Bullets, Button, Card, Pairs, When } from "../../parts/small";
 import { Shown } from "../../parts/states";
 import type { Grant } from "../../parts/Watched";
 import { useRead } from "../../parts/read";
-import { type Key, number, t, touch } from "../../text";
+import { type Key, number, t, touch, translated } from "../../text";
 import { draftOf, given, nextVersion, textOf } from "../authoring/drafts";
 import { useTrusted } from "../authoring/trust";
 import { Actions } from "./Actions";
@@ -38,15 +38,16 @@ function Whole({ tool }: { tool: Tool }) {
   // A new start for the tester, with these arguments.
   const [start, setStart] = useState({ text: args ?? firstArguments(tool), turn: 0 });
   const [watch, question] = useWatched(tool);
+  const { title, about } = translated(tool);
   const use = (text: string) => setStart(({ turn }) => ({ text, turn: turn + 1 }));
 
   return (
     <div className="tool">
       <header className="line tool-head">
-        <Heading text={tool.displayName || tool.name} />
+        <Heading text={title} />
         <Marks tool={tool} />
         <Toggle tool={tool} />
-        <p className="muted">{tool.description}</p>
+        <p className="muted">{about}</p>
         <Actions tool={tool} />
       </header>
       <Warnings tool={tool} />

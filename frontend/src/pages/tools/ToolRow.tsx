@@ -1,20 +1,21 @@
 import { Link } from "@tanstack/react-router";
 import type { ToolItem } from "../../api/client";
 import { Badge, When } from "../../parts/small";
-import { t, touch } from "../../text";
+import { t, touch, translated } from "../../text";
 import { toolPath } from "./paths";
 import { Toggle } from "./Toggle";
 
 export function ToolRow({ tool }: { tool: ToolItem }) {
+  const { title, about } = translated(tool);
   const touches = tool.touches.map(touch);
   return (
     <li className="row">
       <div className="row-main">
         <p className="line">
-          <Link to={toolPath(tool)} className="row-title">{tool.displayName || tool.name}</Link>
-          {tool.displayName !== "" && tool.displayName !== tool.name && <code className="muted">{tool.name}</code>}
+          <Link to={toolPath(tool)} className="row-title">{title}</Link>
+          {title !== tool.name && <code className="muted">{tool.name}</code>}
         </p>
-        <p className="row-about">{tool.description}</p>
+        <p className="row-about">{about}</p>
         <p className="line row-facts">
           <span>{tool.kind}</span>
           {touches.length > 0 && <span className="one-line" title={touches.join("\n")}>{touches.join(" · ")}</span>}

@@ -9,15 +9,17 @@ from __future__ import annotations
 import re
 from typing import Self
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from toolcrib.bundles.records import (
     SCHEMA_VERSION,
     BundleRecord,
     ToolBody,
+    Translations,
     check_id,
     check_slug,
     check_tool_body,
+    check_translations,
     check_version,
     file_of,
 )
@@ -27,6 +29,10 @@ from toolcrib.errors import InvalidInput
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", re.ASCII)
 
 
+TEXTS = ("slug", "display_name", "description", "translations")
+"""The fields of a bundle that travel with its id."""
+
+
 class ArchivedBundle(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """A bundle in an archive."""
 
@@ -34,13 +40,13 @@ class ArchivedBundle(Struct, frozen=True, kw_only=True, rename="camel", forbid_u
     slug: str
     display_name: str = ""
     description: str = ""
+    translations: Translations = UNSET
     schema_version: str = SCHEMA_VERSION
 
     @classmethod
     def of(cls, bundle: BundleRecord) -> Self:
         """Return what of a bundle travels."""
-        texts = {"display_name": bundle.display_name, "description": bundle.description}
-        return cls(id=bundle.id, slug=bundle.slug, **texts)
+        return cls(**{name: getattr(bundle, name) for name in ("id", *TEXTS)})
 
 
 class ArchivedTool(ToolBody, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -80,6 +86,7 @@ def check_record(record: ArchivedBundle | ArchivedTool) -> None:
     check_slug(record.slug)
     if isinstance(record, ArchivedBundle):
         check_id(record.id)
+        check_translations(record.translations)
         return
     check_version(record.version)
     check_tool_body(record)

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 import msgspec
 from msgspec import Struct
 
-from toolcrib.bundles.archive.contents import ArchivedTool, Contents
+from toolcrib.bundles.archive.contents import TEXTS, ArchivedTool, Contents
 from toolcrib.bundles.forms import require_one_name
 from toolcrib.bundles.records import BundleRecord, ToolBody, ToolRecord, Uuid, check_room, require_whole
 from toolcrib.bundles.store import Store
@@ -89,8 +89,8 @@ def plan(
     here, there = _here(store, source.id)
     state: State = "new"
     if here is not None and here.soft_deleted_at is None:
-        texts = [(one.slug, one.display_name, one.description) for one in (here, source)]
-        state = "same" if texts[0] == texts[1] else "differs"
+        is_same = all(getattr(here, name) == getattr(source, name) for name in TEXTS)
+        state = "same" if is_same else "differs"
     into = None if state == "new" or on_conflict == "new-id" else here
     pairs = {(one.slug, one.version): one for one in there}
     states = [_state(tool, pairs.get((tool.slug, tool.version))) for tool in contents.tools]
@@ -219,9 +219,7 @@ def _records(
     else:
         bundle = BundleRecord(
             id=made.bundle_id,
-            slug=source.slug,
-            display_name=source.display_name,
-            description=source.description,
+            **{name: getattr(source, name) for name in TEXTS},
             is_enabled=made.is_enabled,
             created_at=now if before is None else before.created_at,
             modified_at=now,

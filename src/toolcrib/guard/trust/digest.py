@@ -87,6 +87,8 @@ class Digests:
             parts["definition"] = _sha(_definition(tool))
         else:
             parts["manifest"] = hashlib.sha256(source.raw).hexdigest()
+            if tool.translations:  # Those of a native manifest are not in it.
+                parts["translations"] = _sha(to_json_text(tool.translations))
             if not (source.stored or source.shipped):  # What was read is what runs.
                 self._require_loaded(tool, parts["manifest"], paths)
         for access in ("read", "write"):

@@ -8,6 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from toolcrib.bundles import ListedTool, ToolRecord
 from toolcrib.bundles.answers import Availability, ExampleCall, Source, ToolAnswer, ToolItem
@@ -257,6 +258,7 @@ class Entries:
             "version": listed.version,
             "display_name": listed.name,
             "description": _cut(text, _BRIEF) if brief else text,
+            "translations": UNSET if tool is None or models else _translated(tool, brief),
             "type": listed.type,
             "kind": listed.kind,
             "tags": listed.tags,
@@ -302,6 +304,14 @@ def _entry(tool: Tool | None, shape: Shape, why: str | None) -> dict[str, Any]:
         return {"no_entry_because": why or "it cannot be read"}
     shaped = shape_tools([tool], shape)
     return {"entry": shaped.entries[0]} if shaped.entries else {"no_entry_because": shaped.refused[tool.name]}
+
+
+def _translated(tool: Tool, brief: bool) -> dict[str, dict[str, str]] | UnsetType:
+    """Return the texts of a record in other languages, as lists show them if `brief`."""
+    if not brief or not tool.translations:
+        return tool.translations or UNSET
+    texts = tool.translations.items()
+    return {tag: {key: _cut(text, _BRIEF) for key, text in own.items()} for tag, own in texts}
 
 
 def _cut(text: str, most: int) -> str:

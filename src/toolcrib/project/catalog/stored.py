@@ -341,5 +341,8 @@ def tool_of(record: ToolRecord, bundle: str) -> tuple[Tool | None, Document | No
         return None, None, entry.found
     source = replace(entry.tool.source, shared=True, stored=True)
     name = stored_name(bundle, record.slug, record.version)
-    tool = replace(entry.tool, name=name, bundle=bundle, version=record.version, source=source)
+    translations = msgspec.to_builtins(record.translations or {})
+    tool = replace(
+        entry.tool, name=name, bundle=bundle, version=record.version, source=source, translations=translations
+    )
     return tool, entry.document, entry.found

@@ -136,6 +136,7 @@ class ApprovalService:
         own_words = creator is not None and approval.rule == OWN and approval.reason == tool.approval.reason
         facts = {
             "description": tool.description,
+            **({"translations": tool.translations} if tool.translations else {}),
             "would": would,
             "madeBy": _maker(tool, creator),
             "trusted": None if last is None else {"by": last.by, "at": written(last.at)},

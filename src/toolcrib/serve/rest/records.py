@@ -10,6 +10,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from toolcrib.bundles import ToolBody
 from toolcrib.bundles.answers import BundleAnswer, ToolAnswer
+from toolcrib.bundles.records import Translations
 from toolcrib.errors import InvalidInput, Violation
 from toolcrib.manifest.native.schema import block_schema
 
@@ -100,6 +101,7 @@ class BundlePut(Body, kw_only=True):
     slug: Slug
     display_name: str = ""
     description: str = ""
+    translations: Translations = UNSET
     is_enabled: bool = True
     id: _AS_IN_PATH | UnsetType = UNSET
 
@@ -149,6 +151,7 @@ class NativeImpl(Body, kw_only=True):
 class _Tool(Body, kw_only=True, tag_field="type"):
     display_name: str = ""
     description: str = ""
+    translations: Translations = UNSET
     tags: tuple[Tag, ...] = ()
     is_enabled: bool = True
     arg_schema: dict[str, Any] = field(default_factory=dict)

@@ -52,6 +52,8 @@ def create_command(
 
     With --replace its tools stay as they are.
     """
+    from msgspec import UNSET
+
     from toolcrib.bundles import BundleBody
     from toolcrib.spec.identifier import new_id
 
@@ -59,10 +61,17 @@ def create_command(
         raise UsageError("--replace needs --id", hint="To see the ids: toolcrib bundle list")
     store = open_store(data)
     bundles = store.bundles()
-    if not replace and any(one.id == wanted for one in bundles):
+    before = next((one for one in bundles if one.id == wanted), None)
+    if not replace and before is not None:
         raise ConflictError(f"there is a bundle {wanted} already", hint="To replace it, add --replace.")
     others = [one.id for one in bundles if one.slug == slug and one.id != wanted]
-    body = BundleBody(slug=slug, display_name=name, description=description, is_enabled=not disabled)
+    body = BundleBody(
+        slug=slug,
+        display_name=name,
+        description=description,
+        translations=UNSET if before is None else before.translations,
+        is_enabled=not disabled,
+    )
     bundle, _ = store.put_bundle(wanted or new_id(), body)
     if others:
         print_note(f"note: other bundles have the slug {slug} too, so name this one by its id")

@@ -16,7 +16,7 @@ from toolcrib.schema import SchemaCheck
 _UUID7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", re.IGNORECASE)
 _KEPT = (
     "schemaVersion", "bundleID", "id", "toolID", "displayName", "isEnabled", "isBuiltIn", "createdAt",
-    "modifiedAt",
+    "modifiedAt", "translations",
 )  # fmt: skip
 """Keys without a meaning in a manifest: they are kept, and not reported."""
 _READ = ("slug", "version", "description", "type", "argSchema", "outputSchema", "impl", "tags")

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeVar
 
 from msgspec import UNSET, Struct, UnsetType, convert
 
-from toolcrib.bundles.records import Moment, Uuid
+from toolcrib.bundles.records import Moment, Translations, Uuid
 from toolcrib.errors import ConflictError, DeniedError, InvalidInput, NotFoundError, UsageError
 from toolcrib.guard import Approval, Grant
 from toolcrib.project.control.approvals import ApprovalService
@@ -87,6 +87,7 @@ class Facts(Struct, kw_only=True, frozen=True, rename="camel"):
     """The facts of a tool that a person should know before a decision."""
 
     description: str
+    translations: Translations = UNSET
     would: dict[str, Any] | None
     """The command line, request or other block as it would run; null where that cannot be said."""
     made_by: str

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import UNSET, Struct, field
 
 from toolcrib.bundles import BundleBody, ToolBody
 from toolcrib.bundles.answers import BundleAnswer, ToolAnswer
-from toolcrib.bundles.records import Moment, Uuid
+from toolcrib.bundles.records import Moment, Translations, Uuid
 from toolcrib.errors import BundleDisabled, BundleFull, BundleReadOnly, ConflictError, NotFoundError
 from toolcrib.serve.http import Answer, Routes
 from toolcrib.serve.rest.bundles.tools import named_tool
@@ -23,6 +23,7 @@ class DeletedBundle(Struct, frozen=True, kw_only=True, rename="camel"):
     id: Uuid
     slug: str
     display_name: str
+    translations: Translations = UNSET
     soft_deleted_at: Moment
 
 
@@ -33,6 +34,7 @@ class DeletedTool(Struct, frozen=True, kw_only=True, rename="camel"):
     slug: str
     version: str
     display_name: str
+    translations: Translations = UNSET
     deleted_at: Moment
     deleted_by: str
     """The caller: `cli`, `local` for a program, `page`, or `token:NAME`."""
@@ -57,6 +59,7 @@ def list_trash(request: RestRequest) -> Answer:
                     id=one.id,
                     slug=one.slug,
                     display_name=one.display_name,
+                    translations=one.translations,
                     soft_deleted_at=one.soft_deleted_at or one.modified_at,
                 )
                 for one in bundles
@@ -67,6 +70,7 @@ def list_trash(request: RestRequest) -> Answer:
                     slug=one.tool.slug,
                     version=one.tool.version,
                     display_name=one.tool.display_name,
+                    translations=one.tool.translations,
                     deleted_at=one.changed_at,
                     deleted_by=one.changed_by,
                 )
@@ -111,7 +115,7 @@ def restore_tool(request: RestRequest) -> Answer:
     named, services, client = named_tool(request), request.services, request.client
     store = services.store_for(request)
     was = next((one for one in store.revisions(*named) if one.change == "deleted"), None)
-    body = {} if was is None else {name: getattr(was.tool, name) for name in ToolBody.__struct_fields__}
+    body = was and ToolBody(**{name: getattr(was.tool, name) for name in ToolBody.__struct_fields__})
     # By a token, it counts as made by an agent, as `PUT` does.
     with noting_makers(request, {services.name(*named): msgspec.json.encode(body, order="deterministic")}):
         restored = store.restore_tool(*named)
