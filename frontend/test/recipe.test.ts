@@ -2,6 +2,7 @@ import { expect, test } from "vitest";
 import { nextVersion } from "../src/pages/authoring/drafts";
 import { manifestOf } from "../src/pages/authoring/recipe";
 import { toYaml } from "../src/pages/authoring/yaml";
+import { readExact } from "../src/parts/exact";
 
 test("a request may reach its own host, and its names in capitals are secrets", () => {
   const made = manifestOf("http", {
@@ -49,4 +50,8 @@ test("the next version is one higher, as it is written", () => {
   expect(nextVersion("name: a\nversion: 1\n")).toBe("name: a\nversion: 2\n");
   expect(nextVersion("version: 'v1.9'\n")).toBe("version: 'v1.10'\n");
   expect(JSON.parse(nextVersion('{"version": "v1", "impl": {}}'))).toMatchObject({ version: "v2" });
+});
+
+test("numbers of a manifest are written as they were", () => {
+  expect(toYaml(readExact('{"low": 1.10, "id": 12345678901234567890}') as Record<string, unknown>)).toBe("low: 1.10\nid: 12345678901234567890\n");
 });

@@ -9,8 +9,8 @@ const NUMBER = /^-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?$/;
 
 /** The fields of the API with JSON of tools and people: their numbers stay exact. All others have numbers of the page. */
 const EXACT = new Set(
-  `args argSchema arguments becomes data details edited entry fields impl inputs meta metadata outputSchema params permissions
-  refused rule settings value variables was when would`.split(/\s+/),
+  `args argSchema arguments becomes data details edited entry fields impl inputs manifest meta metadata outputSchema params
+  permissions refused rule settings value variables was when would`.split(/\s+/),
 );
 
 /** Read JSON. A number that JavaScript would write otherwise becomes a marked text. Raises SyntaxError. */

@@ -1,11 +1,13 @@
 /** JSON data as YAML that a person reads: blocks, and texts in quotes only where they need them. */
 
+import { writeExact } from "../../parts/exact";
+
 const PLAIN = /^[A-Za-z_/.][\w/.@-]*( [\w/.@(),'-]+)*$/;
 const WORDS = /^(true|false|null|yes|no|on|off|y|n)$/i;
 
 function scalar(value: unknown): string {
   const isPlain = typeof value === "string" && PLAIN.test(value) && !WORDS.test(value);
-  return isPlain ? value : JSON.stringify(value);
+  return isPlain ? value : writeExact(value);
 }
 
 function isEmpty(value: unknown): boolean {
