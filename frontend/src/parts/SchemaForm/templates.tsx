@@ -33,7 +33,7 @@ function Field(props: FieldTemplateProps) {
       )}
       {own && description}
       {!isNull && children}
-      {formData === "" && displayLabel && <p className="field-about">{t("form.empty")}</p>}
+      {formData === "" && displayLabel && <p className="field-about empty-text">{t("form.empty")}</p>}
       {schema.takesNull === true && (
         <Check on={isNull} change={(on) => onChange(on ? null : undefined, fieldPathId.path)}>
           <span className="visually-hidden">{label}: </span>
