@@ -337,6 +337,10 @@ def test_a_long_list_keeps_and_reads_again_only_what_is_near(opened: Open, serve
     assert len(read) > 6
     assert rows.count() <= 75
     seen = "document.elementFromPoint(640, 600).closest('li').querySelector('time').dateTime"
+    # The browser may still scroll to the end.
+    page.wait_for_function(
+        "() => { const last = window.last; window.last = scrollY; return last === scrollY }", polling=500
+    )
     last = page.evaluate(seen)
     before = len(read)
     with page.expect_response("**/audit?*"):
