@@ -1,9 +1,6 @@
 import { useEffect, useState } from "react";
 import { api } from "../../api/client";
-import { Heading } from "../../parts/Heading";
-import { Rows } from "../../parts/small";
-import { Empty, Shown } from "../../parts/states";
-import { useRead } from "../../parts/read";
+import { Empty, Heading, Rows, Shown, useRead } from "../../parts";
 import { t } from "../../text";
 import { groupsOf } from "./diff";
 import { Grants } from "./Grants";

@@ -1,10 +1,6 @@
 import type { UseQueryResult } from "@tanstack/react-query";
 import type { Schemas } from "../../api/client";
-import { Code, Value } from "../../parts/Code";
-import { writeExact } from "../../parts/exact";
-import { plain } from "../../parts/json";
-import { Bullets, When } from "../../parts/small";
-import { Shown } from "../../parts/states";
+import { Bullets, Code, plain, Shown, Value, When, writeExact } from "../../parts";
 import { t, translated } from "../../text";
 import { differences } from "./diff";
 

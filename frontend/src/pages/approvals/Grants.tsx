@@ -1,10 +1,5 @@
 import { api, data, type Schemas } from "../../api/client";
-import { useAction } from "../../parts/action";
-import { plain } from "../../parts/json";
-import { announce } from "../../parts/notices";
-import { Pages, usePages } from "../../parts/Pages";
-import { Badge, Until, When } from "../../parts/small";
-import { Sure } from "../../parts/Sure";
+import { announce, Badge, Pages, plain, Sure, Until, useAction, usePages, When } from "../../parts";
 import { t } from "../../text";
 
 type Grant = Schemas["GrantAnswer"];

@@ -1,14 +1,10 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { api, data, type Schemas } from "../../api/client";
-import { useAction } from "../../parts/action";
-import { Code, Value } from "../../parts/Code";
-import { shownExact, writeExact } from "../../parts/exact";
-import { Choice, Line } from "../../parts/fields";
-import { plain, readObject } from "../../parts/json";
-import { announce } from "../../parts/notices";
-import { Badge, Button, Fold, Left, Pairs, When } from "../../parts/small";
-import { useRead } from "../../parts/read";
+import {
+  announce, Badge, Button, Choice, Code, Fold, Left, Line, Pairs, plain, readObject, shownExact, useAction, useRead,
+  Value, When, writeExact,
+} from "../../parts";
 import { t, touch } from "../../text";
 import { Facts } from "./Facts";
 

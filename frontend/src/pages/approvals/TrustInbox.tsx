@@ -1,11 +1,5 @@
 import { api, data, type Schemas } from "../../api/client";
-import { useAction } from "../../parts/action";
-import { DiffLines } from "../../parts/DiffLines";
-import { plain } from "../../parts/json";
-import { Badge, Bullets, Fold } from "../../parts/small";
-import { Shown } from "../../parts/states";
-import { Sure } from "../../parts/Sure";
-import { useRead } from "../../parts/read";
+import { Badge, Bullets, DiffLines, Fold, plain, Shown, Sure, useAction, useRead } from "../../parts";
 import { t, touch } from "../../text";
 import { groupsBy } from "./diff";
 

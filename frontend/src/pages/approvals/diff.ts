@@ -1,6 +1,6 @@
 /** What differs between the arguments of two calls, place by place. */
 
-import { writeExact } from "../../parts/exact";
+import { writeExact } from "../../parts";
 
 export type Difference = { place: string; before?: string; after?: string };
 

@@ -1,14 +1,8 @@
 import { api, data, type Schemas } from "../../api/client";
-import { Code } from "../../parts/Code";
-import { writeExact } from "../../parts/exact";
-import { Filters, queryOf, useAddress } from "../../parts/Filters";
-import { Heading } from "../../parts/Heading";
-import { plain } from "../../parts/json";
-import { Pages, usePages } from "../../parts/Pages";
-import { Save } from "../../parts/Save";
-import { Badge, Fold, When } from "../../parts/small";
-import { Empty } from "../../parts/states";
-import { useRead } from "../../parts/read";
+import {
+  Badge, Code, Empty, Filters, Fold, Heading, Pages, plain, queryOf, Save, useAddress, usePages, useRead, When,
+  writeExact,
+} from "../../parts";
 import { t } from "../../text";
 import { errors } from "../../text/errors";
 import { StateBadge } from "../runs/states";

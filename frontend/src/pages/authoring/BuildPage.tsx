@@ -1,17 +1,10 @@
 import { useBlocker, useSearch } from "@tanstack/react-router";
 import { lazy, Suspense, useRef, useState } from "react";
 import { api, data, type Schemas, type Tool } from "../../api/client";
-import { Code } from "../../parts/Code";
-import type { Finding } from "../../parts/Editor";
-import { Choice, Tabs } from "../../parts/fields";
-import { Heading } from "../../parts/Heading";
-import { plain } from "../../parts/json";
-import { announce } from "../../parts/notices";
-import { Bullets, Button } from "../../parts/small";
-import { Failure, Loading, Shown } from "../../parts/states";
-import type { Schema } from "../../parts/SchemaTree";
-import type { Grant } from "../../parts/Watched";
-import { useRead } from "../../parts/read";
+import {
+  announce, Bullets, Button, Choice, Code, Failure, type Finding, type Grant, Heading, Loading, plain, type Schema,
+  Shown, Tabs, useRead,
+} from "../../parts";
 import { has, t, translated } from "../../text";
 import { DraftTest } from "./DraftTest";
 import { given, nextVersion, textOf, useChecked, useDraft } from "./drafts";

@@ -1,6 +1,6 @@
 import { useState } from "react";
 import { api, data } from "../../api/client";
-import type { Grant } from "../../parts/Watched";
+import type { Grant } from "../../parts";
 import { t } from "../../text";
 import { firstArguments } from "../tools/call";
 import { Tester } from "../tools/Tester";

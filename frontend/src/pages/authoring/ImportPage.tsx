@@ -1,10 +1,7 @@
 import { useNavigate } from "@tanstack/react-router";
 import { useState } from "react";
 import { api, data } from "../../api/client";
-import { useAction } from "../../parts/action";
-import { Form, Lines, Send, Tabs } from "../../parts/fields";
-import { useAddress } from "../../parts/Filters";
-import { Heading } from "../../parts/Heading";
+import { Form, Heading, Lines, Send, Tabs, useAction, useAddress } from "../../parts";
 import { t } from "../../text";
 import "./build.css";
 import { given } from "./drafts";

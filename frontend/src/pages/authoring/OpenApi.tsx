@@ -1,9 +1,6 @@
 import { useState } from "react";
 import { api, data, type Schemas } from "../../api/client";
-import { useAction } from "../../parts/action";
-import { Check, chosenAfter, FileField, Form, Line, Send } from "../../parts/fields";
-import { plain } from "../../parts/json";
-import { Badge, Bullets, Button } from "../../parts/small";
+import { Badge, Bullets, Button, Check, chosenAfter, FileField, Form, Line, plain, Send, useAction } from "../../parts";
 import { t } from "../../text";
 
 type Report = Schemas["ImportedTools"];

@@ -1,5 +1,5 @@
 import { lazy, Suspense } from "react";
-import { Loading } from "../../parts/states";
+import { Loading } from "../../parts";
 import { type Key, t } from "../../text";
 import { begun, type Kind, type Recipe } from "./recipe";
 import { argumentQuestions, choicesOf, type Chosen } from "./steps";

@@ -1,11 +1,5 @@
 import { api, data, type Schemas } from "../../api/client";
-import { useAction } from "../../parts/action";
-import { Heading } from "../../parts/Heading";
-import { announce } from "../../parts/notices";
-import { Row } from "../../parts/Row";
-import { Button, Rows, When } from "../../parts/small";
-import { Empty, Shown } from "../../parts/states";
-import { useRead } from "../../parts/read";
+import { announce, Button, Empty, Heading, Row, Rows, Shown, useAction, useRead, When } from "../../parts";
 import { t, translated } from "../../text";
 import "./build.css";
 

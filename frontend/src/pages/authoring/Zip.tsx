@@ -1,9 +1,6 @@
 import { useState } from "react";
 import { errorOf, type Schemas, send } from "../../api/client";
-import { useAction } from "../../parts/action";
-import { Check, Choice, FileField, Form, Send } from "../../parts/fields";
-import { Badge, Button } from "../../parts/small";
-import { Failure } from "../../parts/states";
+import { Badge, Button, Check, Choice, Failure, FileField, Form, Send, useAction } from "../../parts";
 import { t } from "../../text";
 
 type Plan = Schemas["ImportPlan"];

@@ -3,8 +3,7 @@
 import { keepPreviousData } from "@tanstack/react-query";
 import { useEffect, useState } from "react";
 import { api, data, errorOf, type Schemas, send, type Tool } from "../../api/client";
-import { useRead } from "../../parts/read";
-import { readExact, writeExact } from "../../parts/exact";
+import { readExact, useRead, writeExact } from "../../parts";
 
 export type CheckedDraft = Schemas["CheckedDraft"];
 export type DraftTool = Schemas["DraftTool"];

@@ -1,6 +1,6 @@
 /** What the guided form asks about a tool, the manifest that it makes of the answers, and the answers that a manifest has. */
 
-import { isSchema, type Schema } from "../../parts/SchemaTree";
+import { isSchema, type Schema } from "../../parts";
 
 export const KINDS = ["http", "command", "composite"] as const;
 export type Kind = (typeof KINDS)[number];

@@ -2,7 +2,7 @@
 
 import { useQueries } from "@tanstack/react-query";
 import { api, data, type Tool } from "../../api/client";
-import { followed, isSchema, type Schema, typeOf } from "../../parts/SchemaTree";
+import { followed, isSchema, type Schema, typeOf } from "../../parts";
 import { t } from "../../text";
 import type { Recipe } from "./recipe";
 

@@ -1,9 +1,6 @@
 import { type ReactNode, useRef, useState } from "react";
 import { send } from "../../api/client";
-import { Decide, Dialog } from "../../parts/Dialog";
-import { plain } from "../../parts/json";
-import { Bullets } from "../../parts/small";
-import { Check } from "../../parts/fields";
+import { Bullets, Check, Decide, Dialog, plain } from "../../parts";
 import { t, touch } from "../../text";
 import type { DraftTool } from "./drafts";
 

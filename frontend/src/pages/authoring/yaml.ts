@@ -1,6 +1,6 @@
 /** JSON data as YAML that a person reads: blocks, and texts in quotes only where they need them. */
 
-import { writeExact } from "../../parts/exact";
+import { writeExact } from "../../parts";
 
 const PLAIN = /^[A-Za-z_/.][\w/.@-]*( [\w/.@(),'-]+)*$/;
 const WORDS = /^(true|false|null|yes|no|on|off|y|n)$/i;

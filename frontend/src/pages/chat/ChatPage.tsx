@@ -1,11 +1,6 @@
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { api, data } from "../../api/client";
-import { useAction } from "../../parts/action";
-import { Choice } from "../../parts/fields";
-import { Heading } from "../../parts/Heading";
-import { Button } from "../../parts/small";
-import { Empty, Shown } from "../../parts/states";
-import { useRead } from "../../parts/read";
+import { Button, Choice, Empty, Heading, Shown, useAction, useRead } from "../../parts";
 import { t } from "../../text";
 import { Composer } from "./Composer";
 import { Turn } from "./Turn";

@@ -1,11 +1,8 @@
 import { lazy, Suspense, useRef, useState } from "react";
-import { Form } from "../../parts/fields";
-import { announce } from "../../parts/notices";
-import { Badge, Button } from "../../parts/small";
+import { announce, Badge, Button, Form, readObject } from "../../parts";
 import { t } from "../../text";
 import { Result } from "../tools/Result";
 import { type Attached, attached, invoked, useAttached, withOutputs } from "./attached";
-import { readObject } from "../../parts/json";
 
 const Palette = lazy(() => import("../../parts/Palette"));
 /** Lines of an output that are shown at first. */

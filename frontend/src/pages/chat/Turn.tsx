@@ -1,11 +1,6 @@
 import { Link } from "@tanstack/react-router";
 import { api, type Schemas } from "../../api/client";
-import { Code } from "../../parts/Code";
-import { shownExact } from "../../parts/exact";
-import { plain } from "../../parts/json";
-import { Fold } from "../../parts/small";
-import { Shown } from "../../parts/states";
-import { useRead } from "../../parts/read";
+import { Code, Fold, plain, Shown, shownExact, useRead } from "../../parts";
 import { t } from "../../text";
 import { Change, ENDED } from "../runs/change";
 import { StateBadge } from "../runs/states";

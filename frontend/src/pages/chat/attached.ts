@@ -2,7 +2,7 @@
 
 import { useState } from "react";
 import { api, data, type ToolItem } from "../../api/client";
-import { shownExact } from "../../parts/exact";
+import { shownExact } from "../../parts";
 import { t } from "../../text";
 import { callOf, type Ended, firstArguments, follow } from "../tools/call";
 import { pathOf } from "../tools/paths";

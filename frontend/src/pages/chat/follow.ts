@@ -4,7 +4,7 @@ import { useQueryClient } from "@tanstack/react-query";
 import { useEffect, useState } from "react";
 import { type Schemas, send } from "../../api/client";
 import { eventsOf, pause } from "../../api/stream";
-import { readAnswer } from "../../parts/exact";
+import { readAnswer } from "../../parts";
 
 /** Return what the model has written of its next answer; what is stored of the run is read again as it changes. */
 export function useAnswer(runId: string, active: boolean): string {

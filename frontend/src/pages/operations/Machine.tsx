@@ -1,9 +1,5 @@
 import { api } from "../../api/client";
-import { plain } from "../../parts/json";
-import { Row } from "../../parts/Row";
-import { Badge, Pairs } from "../../parts/small";
-import { Shown } from "../../parts/states";
-import { useRead } from "../../parts/read";
+import { Badge, Pairs, plain, Row, Shown, useRead } from "../../parts";
 import { t } from "../../text";
 
 /** How well this machine can confine tools: what `toolcrib doctor` prints. */

@@ -1,12 +1,6 @@
 import { useState } from "react";
 import { api, data, type Schemas } from "../../api/client";
-import { useAction } from "../../parts/action";
-import { Choice } from "../../parts/fields";
-import { plain } from "../../parts/json";
-import { Pages, usePages } from "../../parts/Pages";
-import { Row } from "../../parts/Row";
-import { Badge, Button, When } from "../../parts/small";
-import { Empty } from "../../parts/states";
+import { Badge, Button, Choice, Empty, Pages, plain, Row, useAction, usePages, When } from "../../parts";
 import { t } from "../../text";
 
 type Message = Schemas["MessageAnswer"];

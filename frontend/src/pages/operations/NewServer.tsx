@@ -1,13 +1,6 @@
 import { useState } from "react";
 import { api, data, type Schemas } from "../../api/client";
-import { useAction } from "../../parts/action";
-import { Code } from "../../parts/Code";
-import { Form, Line, Lines, Send } from "../../parts/fields";
-import { plain } from "../../parts/json";
-import { announce } from "../../parts/notices";
-import { Button } from "../../parts/small";
-import { Failure } from "../../parts/states";
-import { type Grant, valuesOf, Watched } from "../../parts/Watched";
+import { announce, Button, Code, Failure, Form, type Grant, Line, Lines, plain, Send, useAction, valuesOf, Watched } from "../../parts";
 import { t } from "../../text";
 import { listOf } from "./lists";
 

@@ -1,6 +1,6 @@
 import { Link, useLocation } from "@tanstack/react-router";
 import type { ComponentType } from "react";
-import { Heading } from "../../parts/Heading";
+import { Heading } from "../../parts";
 import { t } from "../../text";
 import { Machine } from "./Machine";
 import { Messages } from "./Messages";

@@ -1,13 +1,7 @@
 import { useMutation } from "@tanstack/react-query";
 import { useState } from "react";
 import { api, data, type Schemas } from "../../api/client";
-import { Form, Line, Send } from "../../parts/fields";
-import { writeExact } from "../../parts/exact";
-import { JsonLines } from "../../parts/JsonLines";
-import { plain, readObject } from "../../parts/json";
-import { Card, EffectBadge } from "../../parts/small";
-import { Shown } from "../../parts/states";
-import { useRead } from "../../parts/read";
+import { Card, EffectBadge, Form, JsonLines, Line, plain, readObject, Send, Shown, useRead, writeExact } from "../../parts";
 import { t } from "../../text";
 import { Rehearsal } from "./Rehearsal";
 

@@ -1,17 +1,10 @@
 import { useMutation } from "@tanstack/react-query";
 import { useState } from "react";
 import { api, data, type Schemas } from "../../api/client";
-import { useAction } from "../../parts/action";
-import { writeExact } from "../../parts/exact";
-import { Choice, Form, Line, Send } from "../../parts/fields";
-import { JsonLines } from "../../parts/JsonLines";
-import { plain, readObject } from "../../parts/json";
-import { announce } from "../../parts/notices";
-import { useSome } from "../../parts/Pages";
-import { type Effect, EffectBadge, When } from "../../parts/small";
-import { Failure } from "../../parts/states";
-import { Sure } from "../../parts/Sure";
-import { Table } from "../../parts/Table";
+import {
+  announce, Choice, type Effect, EffectBadge, Failure, Form, JsonLines, Line, plain, readObject, Send, Sure, Table,
+  useAction, useSome, When, writeExact,
+} from "../../parts";
 import { number, t } from "../../text";
 import { listOf } from "./lists";
 

@@ -1,13 +1,5 @@
 import { api, data, type Schemas } from "../../api/client";
-import { useAction } from "../../parts/action";
-import { plain } from "../../parts/json";
-import { announce } from "../../parts/notices";
-import { Row } from "../../parts/Row";
-import { Badge, Rows } from "../../parts/small";
-import { SetSecret } from "../../parts/SetSecret";
-import { Empty, Shown } from "../../parts/states";
-import { Sure } from "../../parts/Sure";
-import { useRead } from "../../parts/read";
+import { announce, Badge, Empty, plain, Row, Rows, SetSecret, Shown, Sure, useAction, useRead } from "../../parts";
 import { t } from "../../text";
 
 const TONES = { resolved: "good", missing: "warn", unreadable: "bad" } as const;

@@ -1,14 +1,6 @@
 import { useState } from "react";
 import { api, data, type Schemas } from "../../api/client";
-import { useAction } from "../../parts/action";
-import { Code } from "../../parts/Code";
-import { Decide, Dialog } from "../../parts/Dialog";
-import { plain } from "../../parts/json";
-import { announce } from "../../parts/notices";
-import { Badge, Bullets, Button, Fold } from "../../parts/small";
-import { Sure } from "../../parts/Sure";
-import { Empty, Shown } from "../../parts/states";
-import { useRead } from "../../parts/read";
+import { announce, Badge, Bullets, Button, Code, Decide, Dialog, Empty, Fold, plain, Shown, Sure, useAction, useRead } from "../../parts";
 import { t } from "../../text";
 import { NewServer } from "./NewServer";
 

@@ -1,13 +1,9 @@
 import { useState } from "react";
 import { api, data } from "../../api/client";
-import { useAction } from "../../parts/action";
-import { Check, Choice, chosenAfter, copy, Form, Line, Send } from "../../parts/fields";
-import { announce } from "../../parts/notices";
-import { Row } from "../../parts/Row";
-import { Badge, Button, Rows, Until } from "../../parts/small";
-import { Empty, Shown } from "../../parts/states";
-import { Sure } from "../../parts/Sure";
-import { useRead } from "../../parts/read";
+import {
+  announce, Badge, Button, Check, Choice, chosenAfter, copy, Empty, Form, Line, Row, Rows, Send, Shown, Sure, Until,
+  useAction, useRead,
+} from "../../parts";
 import { t } from "../../text";
 import { listOf } from "./lists";
 

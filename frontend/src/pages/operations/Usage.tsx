@@ -1,13 +1,7 @@
 import { keepPreviousData } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { api, type Schemas } from "../../api/client";
-import { Choice } from "../../parts/fields";
-import { useAddress } from "../../parts/Filters";
-import { useSome } from "../../parts/Pages";
-import { Card, Fold } from "../../parts/small";
-import { Shown } from "../../parts/states";
-import { Table } from "../../parts/Table";
-import { useRead } from "../../parts/read";
+import { Card, Choice, Fold, Shown, Table, useAddress, useRead, useSome } from "../../parts";
 import { language, number, t } from "../../text";
 import { toolPath } from "../tools/paths";
 import { byDay, firstDay, NUMBERS, type Shows, sumOf } from "./days";

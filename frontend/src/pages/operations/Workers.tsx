@@ -1,8 +1,5 @@
 import { api } from "../../api/client";
-import { Row } from "../../parts/Row";
-import { Badge, Bullets, Card, Rows, When } from "../../parts/small";
-import { Empty, Shown } from "../../parts/states";
-import { useRead } from "../../parts/read";
+import { Badge, Bullets, Card, Empty, Row, Rows, Shown, useRead, When } from "../../parts";
 import { number, t } from "../../text";
 
 const AGAIN_MS = 5_000;

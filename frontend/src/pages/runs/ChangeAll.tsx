@@ -1,9 +1,6 @@
 import { useState } from "react";
 import { api, data, type Schemas } from "../../api/client";
-import { useAction } from "../../parts/action";
-import { Decide, Dialog } from "../../parts/Dialog";
-import { announce } from "../../parts/notices";
-import { Button } from "../../parts/small";
+import { announce, Button, Decide, Dialog, useAction } from "../../parts";
 import { t } from "../../text";
 
 const CHANGES = ["cancel", "retry"] as const;

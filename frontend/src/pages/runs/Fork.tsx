@@ -2,7 +2,7 @@ import { useMutation } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import { useState } from "react";
 import { api, data, type Schemas } from "../../api/client";
-import { Choice, Form, Lines, Send } from "../../parts/fields";
+import { Choice, Form, Lines, Send } from "../../parts";
 import { t } from "../../text";
 
 /** Begins another run that continues after a step of this one. */

@@ -2,10 +2,7 @@ import { useMutation } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import { lazy, Suspense, useState } from "react";
 import { ApiError, api, data } from "../../api/client";
-import { Choice, Form, Lines, Send } from "../../parts/fields";
-import { Fold } from "../../parts/small";
-import { Failure, Loading } from "../../parts/states";
-import { useRead } from "../../parts/read";
+import { Choice, Failure, Fold, Form, Lines, Loading, Send, useRead } from "../../parts";
 import { t } from "../../text";
 
 const SchemaForm = lazy(() => import("../../parts/SchemaForm/SchemaForm"));

@@ -1,14 +1,7 @@
 import { Link, useParams } from "@tanstack/react-router";
 import { memo } from "react";
 import { api, type Schemas } from "../../api/client";
-import { Code, Value } from "../../parts/Code";
-import { writeExact } from "../../parts/exact";
-import { Heading } from "../../parts/Heading";
-import { plain } from "../../parts/json";
-import { useSome } from "../../parts/Pages";
-import { Card, Fold, When } from "../../parts/small";
-import { Shown } from "../../parts/states";
-import { useRead } from "../../parts/read";
+import { Card, Code, Fold, Heading, plain, Shown, useRead, useSome, Value, When, writeExact } from "../../parts";
 import { number, t } from "../../text";
 import { CallResult } from "../tools/Result";
 import { Change } from "./change";

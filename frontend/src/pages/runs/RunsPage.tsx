@@ -1,12 +1,6 @@
 import { Link } from "@tanstack/react-router";
 import { api, data } from "../../api/client";
-import { Choice } from "../../parts/fields";
-import { Filters, queryOf, useAddress } from "../../parts/Filters";
-import { Heading } from "../../parts/Heading";
-import { plain } from "../../parts/json";
-import { Pages, usePages } from "../../parts/Pages";
-import { When } from "../../parts/small";
-import { Empty } from "../../parts/states";
+import { Choice, Empty, Filters, Heading, Pages, plain, queryOf, useAddress, usePages, When } from "../../parts";
 import { number, t } from "../../text";
 import { ChangeAll } from "./ChangeAll";
 import { NewRun } from "./NewRun";

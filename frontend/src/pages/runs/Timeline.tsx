@@ -1,8 +1,7 @@
 import { memo, useMemo, useRef, useState } from "react";
 import { flushSync } from "react-dom";
 import type { Schemas } from "../../api/client";
-import { Choice } from "../../parts/fields";
-import { useSome } from "../../parts/Pages";
+import { Choice, useSome } from "../../parts";
 import { number, t } from "../../text";
 import { place, type Placed, type Row, rowsOf } from "./spans";
 import { StateBadge } from "./states";

@@ -1,6 +1,5 @@
 import { api, type Schemas } from "../../api/client";
-import { Card } from "../../parts/small";
-import { useRead } from "../../parts/read";
+import { Card, useRead } from "../../parts";
 import { t } from "../../text";
 import { stateOf, type Step, steps } from "./graph";
 

@@ -1,6 +1,5 @@
 import { api, data } from "../../api/client";
-import { useAction } from "../../parts/action";
-import { Button } from "../../parts/small";
+import { Button, useAction } from "../../parts";
 import { t } from "../../text";
 import type { State } from "./states";
 

@@ -1,4 +1,4 @@
-import { Badge } from "../../parts/small";
+import { Badge } from "../../parts";
 import { has, t } from "../../text";
 
 export const STATES = ["queued", "ready", "running", "waiting", "done", "failed", "cancelled"] as const;

@@ -1,11 +1,7 @@
 import { Link, useNavigate } from "@tanstack/react-router";
 import { useState } from "react";
 import { api, data, type Tool } from "../../api/client";
-import { useAction } from "../../parts/action";
-import { Decide, Dialog } from "../../parts/Dialog";
-import { announce } from "../../parts/notices";
-import { Save } from "../../parts/Save";
-import { Button } from "../../parts/small";
+import { announce, Button, Decide, Dialog, Save, useAction } from "../../parts";
 import { t } from "../../text";
 import { textOf } from "../authoring/drafts";
 import { useCallers } from "./Callers";

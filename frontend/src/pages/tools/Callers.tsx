@@ -1,8 +1,5 @@
 import { api, type Tool } from "../../api/client";
-import { plain } from "../../parts/json";
-import { Card, EffectBadge } from "../../parts/small";
-import { Shown } from "../../parts/states";
-import { useRead } from "../../parts/read";
+import { Card, EffectBadge, plain, Shown, useRead } from "../../parts";
 import { type Key, t } from "../../text";
 import { pathOf } from "./paths";
 

@@ -1,8 +1,6 @@
 import { keepPreviousData, useQueries } from "@tanstack/react-query";
 import { api, type Bundle, data, type Schemas } from "../../api/client";
-import { Button } from "../../parts/small";
-import { Check, chosenAfter } from "../../parts/fields";
-import { useRead } from "../../parts/read";
+import { Button, Check, chosenAfter, useRead } from "../../parts";
 import { type Key, t, translated } from "../../text";
 import { asQuery, chosenBy, FACETS, type Facet, type Filters } from "./filters";
 import { Toggle } from "./Toggle";

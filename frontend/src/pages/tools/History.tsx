@@ -1,10 +1,6 @@
 import { Link } from "@tanstack/react-router";
 import { api, type Tool } from "../../api/client";
-import { fieldText, writeExact } from "../../parts/exact";
-import { plain } from "../../parts/json";
-import { Button, Card, When } from "../../parts/small";
-import { Shown } from "../../parts/states";
-import { useRead } from "../../parts/read";
+import { Button, Card, fieldText, plain, Shown, useRead, When, writeExact } from "../../parts";
 import { number, t } from "../../text";
 import { StateBadge } from "../runs/states";
 

@@ -1,11 +1,5 @@
 import { api, type Schemas } from "../../api/client";
-import { Code } from "../../parts/Code";
-import { Bullets } from "../../parts/small";
-import { Save } from "../../parts/Save";
-import { shownExact, writeExact } from "../../parts/exact";
-import { useRead } from "../../parts/read";
-import { Shown } from "../../parts/states";
-import { plain } from "../../parts/json";
+import { Bullets, Code, plain, Save, Shown, shownExact, useRead, writeExact } from "../../parts";
 import { meaning, number, t } from "../../text";
 import { StateBadge } from "../runs/states";
 import type { CallEvent, Ended } from "./call";

@@ -1,14 +1,7 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { lazy, type ReactNode, Suspense, useId, useState } from "react";
 import { ApiError, type Tool } from "../../api/client";
-import { copy, Form, Tabs } from "../../parts/fields";
-import { writeExact } from "../../parts/exact";
-import { readObject } from "../../parts/json";
-import { announce } from "../../parts/notices";
-import { Button } from "../../parts/small";
-import { SetSecret } from "../../parts/SetSecret";
-import { Failure, Loading } from "../../parts/states";
-import { type Grant, Watched } from "../../parts/Watched";
+import { announce, Button, copy, Failure, Form, type Grant, Loading, readObject, SetSecret, Tabs, Watched, writeExact } from "../../parts";
 import { t } from "../../text";
 import { type CallEvent, cancel, type Ended, follow, type Send } from "./call";
 import { COPIES } from "./copies";

@@ -1,7 +1,6 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { api, type Bundle, data, type ToolItem } from "../../api/client";
-import { announce } from "../../parts/notices";
-import { Switch } from "../../parts/small";
+import { announce, Switch } from "../../parts";
 import { t, translated } from "../../text";
 import { pathOf } from "./paths";
 

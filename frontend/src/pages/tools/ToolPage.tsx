@@ -1,15 +1,9 @@
 import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
 import { useState } from "react";
 import { api, data, type Tool } from "../../api/client";
-import { Code } from "../../parts/Code";
-import { Heading } from "../../parts/Heading";
-import { writeExact } from "../../parts/exact";
-import { announce } from "../../parts/notices";
-import { SchemaTree } from "../../parts/SchemaTree";
-import { Bullets, Button, Card, Pairs, When } from "../../parts/small";
-import { Shown } from "../../parts/states";
-import type { Grant } from "../../parts/Watched";
-import { useRead } from "../../parts/read";
+import {
+  announce, Bullets, Button, Card, Code, type Grant, Heading, Pairs, SchemaTree, Shown, useRead, When, writeExact,
+} from "../../parts";
 import { type Key, number, t, touch, translated } from "../../text";
 import { draftOf, given, nextVersion, textOf } from "../authoring/drafts";
 import { useTrusted } from "../authoring/trust";

@@ -1,6 +1,6 @@
 import { Link } from "@tanstack/react-router";
 import type { ToolItem } from "../../api/client";
-import { Badge, When } from "../../parts/small";
+import { Badge, When } from "../../parts";
 import { t, touch, translated } from "../../text";
 import { toolPath } from "./paths";
 import { Toggle } from "./Toggle";

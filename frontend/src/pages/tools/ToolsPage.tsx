@@ -1,10 +1,7 @@
 import { Link } from "@tanstack/react-router";
 import { useEffect, useRef, useState } from "react";
 import { api, data, type ToolItem } from "../../api/client";
-import { Choice } from "../../parts/fields";
-import { Heading } from "../../parts/Heading";
-import { Pages, usePages } from "../../parts/Pages";
-import { Empty } from "../../parts/states";
+import { Choice, Empty, Heading, Pages, usePages } from "../../parts";
 import { t } from "../../text";
 import { FacetPanel } from "./FacetPanel";
 import { asQuery, FACETS, type Filters, SORTS, useFilters } from "./filters";

@@ -1,8 +1,6 @@
 import { useState } from "react";
 import { api, data, type Tool } from "../../api/client";
-import { useAction } from "../../parts/action";
-import { Decide, Dialog } from "../../parts/Dialog";
-import { Button } from "../../parts/small";
+import { Button, Decide, Dialog, useAction } from "../../parts";
 import { t } from "../../text";
 import { draftOf, type DraftTool } from "../authoring/drafts";
 import { Touches } from "../authoring/trust";

@@ -1,10 +1,7 @@
 import { Link } from "@tanstack/react-router";
 import { lazy, Suspense, useState } from "react";
 import { api, type Tool } from "../../api/client";
-import { Dialog } from "../../parts/Dialog";
-import { Button, Card, When } from "../../parts/small";
-import { Loading, Shown } from "../../parts/states";
-import { useRead } from "../../parts/read";
+import { Button, Card, Dialog, Loading, Shown, useRead, When } from "../../parts";
 import { t } from "../../text";
 import { textOf } from "../authoring/drafts";
 import { toolPath } from "./paths";

@@ -2,7 +2,7 @@
 
 import { api, data, errorOf, type Schemas, send, type Tool } from "../../api/client";
 import { eventsOf, pause } from "../../api/stream";
-import { readAnswer, writeExact } from "../../parts/exact";
+import { readAnswer, writeExact } from "../../parts";
 
 export type CallEvent = { kind: string; data: Schemas["EventData"] };
 /** The end of a call. */

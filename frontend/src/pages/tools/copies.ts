@@ -2,7 +2,7 @@
 
 import type { Tool } from "../../api/client";
 import { prefix } from "../../api/session";
-import { readExact, writeExact } from "../../parts/exact";
+import { readExact, writeExact } from "../../parts";
 
 const quoted = (text: string) => `'${text.replaceAll("'", `'\\''`)}'`;
 
