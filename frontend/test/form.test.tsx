@@ -139,3 +139,31 @@ test("a property of the name default stays", () => {
   expect(formSchema(schema).properties).toMatchObject({ default: { type: "string" } });
   expect(formSchema(schema).properties?.default).not.toHaveProperty("default");
 });
+
+test("a schema that says nothing takes entries of any kind, and what is typed stays while it is no JSON", () => {
+  const { box, changes } = form({}, { a: "" });
+  expect(box.querySelector("#args")?.tagName).not.toBe("TEXTAREA");
+  const value = box.querySelector<HTMLTextAreaElement>("#args_a");
+  for (const typed of ["[", "[1.10]"]) {
+    type(value, typed);
+    expect(value?.value).toBe(typed);
+  }
+  expect(writeExact(changes.at(-1))).toBe('{"a":[1.10]}');
+});
+
+test("several files are added to each other, each can be removed, and too many are refused", async () => {
+  const files = { type: "array", items: { type: "string", contentEncoding: "base64" } };
+  const { box, changes } = form(object({ a: files }), { a: ["eHg="] });
+  const input = box.querySelector<HTMLInputElement>("#args_a");
+  const choose = (chosen: File[]) => {
+    Object.defineProperty(input, "files", { value: chosen, configurable: true });
+    act(() => void input?.dispatchEvent(new Event("change", { bubbles: true })));
+  };
+  choose([new File(["hello"], "a.txt"), new File(["x"], "b.txt")]);
+  await vi.waitFor(() => expect(changes).toEqual([{ a: ["eHg=", "aGVsbG8=", "eA=="] }]));
+  act(() => box.querySelector<HTMLButtonElement>(".field-about button")?.click());
+  expect(changes.at(-1)).toEqual({ a: ["aGVsbG8=", "eA=="] });
+  choose([new File([new Uint8Array(2e6)], "c.bin"), new File([new Uint8Array(2e6)], "d.bin")]);
+  expect(box.querySelector(".wrong")?.textContent).toBe("c.bin, d.bin: 4.1 MB in all, and a call may have 3 MB");
+  expect(changes).toHaveLength(2);
+});

@@ -36,6 +36,10 @@ export const building = {
   "build.save": ["Save", "Speichern"],
   "build.save.title": ["Save {slug}, version {version}", "{slug} speichern, Version {version}"],
   "build.save.trust": ["Trust it: its calls run without another question", "Vertrauen: Aufrufe laufen ohne weitere Frage"],
+  "build.save.differs": [
+    "{name} may touch other things than were shown, so it waits for trust: see Approvals",
+    "{name} darf auf anderes zugreifen als gezeigt und wartet daher auf Vertrauen: siehe Freigaben",
+  ],
   "build.saved": ["{name} was saved", "{name} wurde gespeichert"],
   "build.bundle.new": ["A new bundle", "Ein neues Bundle"],
   "build.bundle.name": ["Name of the bundle", "Name des Bundles"],

@@ -162,7 +162,7 @@ export const pages = {
   "form.sent": ["{value} is sent", "{value} wird gesendet"],
   "form.yes": ["Yes", "Ja"],
   "form.no": ["No", "Nein"],
-  "form.large": ["{name} is too large: {size} MB, and a call may have {most} MB", "{name} ist zu groß: {size} MB, und ein Aufruf darf {most} MB haben"],
+  "form.large": ["{name}: {size} MB in all, and a call may have {most} MB", "{name}: insgesamt {size} MB, und ein Aufruf darf {most} MB haben"],
   "form.wrong.required": ["Required", "Erforderlich"],
   "form.wrong.type": ["Must be: {value}", "Nötig ist: {value}"],
   "form.wrong.enum": ["Must be one of: {value}", "Möglich sind nur: {value}"],

@@ -117,7 +117,7 @@ def test_the_form_has_choices_files_maps_and_null(opened: Open, server: HttpServ
     page.locator("#args_day").fill("2026-11-30")
     photo: FilePayload = {"name": "a.png", "mimeType": "image/png", "buffer": b"hello"}
     page.get_by_label("photo").set_input_files(photo)
-    expect(page.get_by_text("8 characters of it are sent")).to_be_visible()
+    expect(page.get_by_text("a.png · 8 characters of it are sent")).to_be_visible()
     ages = page.get_by_role("group", name="ages")
     ages.get_by_role("button", name="Add").click()
     ages.get_by_label("Name", exact=True).fill("Rex")
@@ -286,7 +286,7 @@ def test_pages_are_accessible_and_fit(
     browser.context.add_init_script(f"localStorage.setItem('toolcrib.language', '{language}')")
     found = server.send("GET", "/tools/search?q=look").json["tools"][0]
     tool = f"/tools/{found['bundleID']}/{found['slug']}/{found['version']}"
-    server.send("POST", "/tools/invoke/look", {"args": {"c": "echo history"}})
+    server.send("POST", "/tools/invoke/look", {"args": {"c": "echo" + " history" * 40}})
     page = browser.log_in()
     for path, shown in (("/tools", ".row"), (tool, ".history button")):
         browser.go(path)

@@ -4,6 +4,7 @@ import { keepPreviousData } from "@tanstack/react-query";
 import { useEffect, useState } from "react";
 import { api, data, errorOf, type Schemas, send, type Tool } from "../../api/client";
 import { readExact, useRead, writeExact } from "../../parts";
+import { t } from "../../text";
 
 export type CheckedDraft = Schemas["CheckedDraft"];
 export type DraftTool = Schemas["DraftTool"];
@@ -75,11 +76,12 @@ export async function draftOf(name: string): Promise<DraftTool> {
   return tool;
 }
 
-/** Trust a tool that was just saved, as its draft was shown. Raises ApiError. */
+/** Trust a tool that was just saved, as its draft was shown; if it may touch other things, it is left to the trust inbox. Raises Error. */
 export async function trustSaved({ name, impl }: Tool, draft: DraftTool): Promise<void> {
-  // A record is stored in another form than its text; it has no files that could have changed since.
-  const shown = typeof impl.manifest === "string" ? draft : await draftOf(name);
-  await data(api.POST("/trust", { body: { tools: { [name]: shown.digest ?? "" } } }));
+  // A record is stored in another form than its text, so its digest is another one.
+  const stored = typeof impl.manifest === "string" ? draft : await draftOf(name);
+  if (stored.touches.join("\n") !== draft.touches.join("\n")) throw new Error(t("build.save.differs", { name }));
+  await data(api.POST("/trust", { body: { tools: { [name]: stored.digest ?? "" } } }));
 }
 
 /** Create a bundle of this person and return its id, a UUID of version 7 (RFC 9562, 5.7). */

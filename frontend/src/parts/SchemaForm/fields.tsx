@@ -21,7 +21,9 @@ function NumberField({ formData, onChange, ...props }: FieldProps) {
 /** A value of any kind, as JSON; none while what is typed is no JSON. */
 function Anything({ fieldPathId, name, formData, onChange }: FieldProps) {
   const [typed, setTyped] = useState(() => ({ text: textOf(formData), value: formData as unknown }));
-  if (textOf(typed.value) !== textOf(formData)) setTyped({ text: textOf(formData), value: formData });
+  // An entry of a map that has no value has an empty text.
+  const isUnset = typed.value === undefined && formData === "";
+  if (textOf(typed.value) !== textOf(formData) && !isUnset) setTyped({ text: textOf(formData), value: formData });
   const change = (text: string) => {
     const value = jsonOf(text);
     setTyped({ text, value });

@@ -114,6 +114,7 @@ function typeName(schema: Schema, root: Schema): string {
 /** Return the whole schema as the form takes it. */
 export function formSchema(schema: Schema): RJSFSchema {
   // Its name and description stand above the form already.
-  const { title: _, description: __, ...rest } = asForm(schema, schema);
-  return JSON.parse(writeExact(rest)) as RJSFSchema;
+  const { title: _, description: __, ...rest } = schema;
+  const whole = Object.keys(rest).length === 0 ? { type: "object", additionalProperties: true } : rest;
+  return JSON.parse(writeExact(asForm(whole, schema))) as RJSFSchema;
 }

@@ -14,9 +14,10 @@ import {
   type WrapIfAdditionalTemplateProps,
 } from "@rjsf/utils";
 import { type KeyboardEvent, useState } from "react";
-import { type Key, number, t } from "../../text";
+import { type Key, t } from "../../text";
 import { shownExact } from "../exact";
 import { Check } from "../fields";
+import { isSchema } from "../SchemaTree";
 
 function Field(props: FieldTemplateProps) {
   const { id, label, children, errors, description, hidden, required, displayLabel, schema, formData, onChange, fieldPathId } = props;
@@ -165,30 +166,55 @@ function Select(props: WidgetProps) {
   );
 }
 
-// The server takes 4 MB in all, and Base64 has four characters for three bytes.
+// The server takes 4 MiB in all, and Base64 has four characters for three bytes.
 const MOST_MB = 3;
-const megabytes = (bytes: number) => number(Math.ceil((bytes / 2 ** 20) * 10) / 10);
 
-/** A file whose content becomes the value: Base64, or the data: address that its schema asks for. */
-function FileField({ id, value, disabled, schema, onChange }: WidgetProps) {
-  const [wrong, setWrong] = useState("");
-  const read = (file: File | undefined) => {
-    if (file === undefined) return;
-    const isLarge = file.size > MOST_MB * 2 ** 20;
-    setWrong(isLarge ? t("form.large", { name: file.name, size: megabytes(file.size), most: MOST_MB }) : "");
-    if (isLarge) return onChange(undefined);
+/** Return the content of a file as a data: address. */
+function addressOf(file: File): Promise<string> {
+  return new Promise((resolve) => {
     const reader = new FileReader();
-    reader.addEventListener("load", () => {
-      const address = String(reader.result);
-      onChange(schema.contentEncoding === "base64" ? address.slice(address.indexOf(",") + 1) : address);
-    });
+    reader.addEventListener("load", () => resolve(String(reader.result)));
     reader.readAsDataURL(file);
+  });
+}
+
+/** Files whose contents become the value, or its entries: Base64, or the data: addresses that the schema asks for. */
+function FileField({ id, value, disabled, multiple = false, schema, registry, onChange }: WidgetProps) {
+  const [names] = useState(() => new Map<string, string>());
+  const [wrong, setWrong] = useState("");
+  const files = [value ?? []].flat() as string[];
+  const { RemoveButton } = registry.templates.ButtonTemplates;
+  const change = (next: string[]) => onChange(multiple && next.length > 0 ? next : next[0]);
+  const read = async (chosen: File[]) => {
+    const kept = multiple ? files : [];
+    const size = chosen.reduce((sum, one) => sum + one.size, kept.join("").length * 0.75) / 1e6;
+    const name = chosen.map((one) => one.name).join(", ");
+    setWrong(size > MOST_MB ? t("form.large", { name, size: Math.ceil(size * 10) / 10, most: MOST_MB }) : "");
+    if (size > MOST_MB) return;
+    const isBase64 = [schema, schema.items].some((one) => isSchema(one) && one.contentEncoding === "base64");
+    const contents = (await Promise.all(chosen.map(addressOf))).map((one) => (isBase64 ? one.slice(one.indexOf(",") + 1) : one));
+    for (const [index, one] of contents.entries()) names.set(one, chosen[index]?.name ?? "");
+    change([...kept, ...contents]);
   };
   return (
     <>
-      <input id={id} type="file" disabled={disabled} onChange={({ target }) => read(target.files?.[0])} />
+      <input
+        id={id}
+        type="file"
+        {...{ disabled, multiple }}
+        onChange={({ target }) => {
+          void read([...(target.files ?? [])]);
+          // The list below has what is chosen, also that of before.
+          target.value = "";
+        }}
+      />
       {wrong !== "" && <p className="wrong" role="alert">{wrong}</p>}
-      {typeof value === "string" && <p className="field-about">{t("form.file", { n: value.length })}</p>}
+      {files.map((one, index) => (
+        <p key={index} className="beside field-about">
+          <span className="row-main">{[names.get(one) ?? [], t("form.file", { n: one.length })].flat().join(" · ")}</span>
+          <RemoveButton registry={registry} onClick={() => change(files.toSpliced(index, 1))} />
+        </p>
+      ))}
     </>
   );
 }
