@@ -14,12 +14,12 @@ export function ToolRow({ tool }: { tool: ToolItem }) {
         <p className="line">
           <Link to={toolPath(tool)} className="row-title">{title}</Link>
           {title !== tool.name && <code className="muted">{tool.name}</code>}
+          <Marks tool={tool} />
         </p>
         <p className="row-about">{about}</p>
         <p className="line row-facts">
           <span>{tool.kind}</span>
           {touches.length > 0 && <span className="one-line" title={touches.join("\n")}>{touches.join(" · ")}</span>}
-          <Marks tool={tool} />
         </p>
       </div>
       <p className="row-usage">
