@@ -427,6 +427,7 @@ def test_a_bundle_is_exported_and_imported(opened: Open, server: HttpServerProce
     expect(page.locator(".rows").get_by_text("packed 1")).to_be_visible()
     page.get_by_role("button", name="Import", exact=True).last.click()
     expect(page.get_by_text("imported", exact=True)).to_be_visible()
+    expect(page.get_by_text("What is new waits for trust: see Approvals.")).to_be_visible()
     assert server.send("GET", "/tools/search?q=packed").json["total"] == 2
 
 

@@ -252,9 +252,11 @@ def test_a_person_reads_the_texts_of_a_record_in_their_language(
     }
     server.send("PUT", path, {"slug": "heaven", "displayName": "Heaven", "translations": german})
     assert server.send("PUT", f"{path}/tools/sky/version/v1", tool).status == 201
+    server.send("POST", "/tools/invoke/heaven%2Fsky@v1", {"args": {}}, {"Prefer": "respond-async"})
     try:
         for locale, title, about in (("de-DE", "Himmel", "Heute blau."), ("en-US", "Sky", "Blue today.")):
-            page = opened(locale=locale).log_in("/tools?q=sky")
+            browser = opened(locale=locale)
+            page = browser.log_in("/tools?q=sky")
             row = page.get_by_role("listitem").filter(has_text="heaven/sky@v1")
             expect(row).to_contain_text(about)
             bundle = "Himmel" if locale == "de-DE" else "Heaven"
@@ -265,6 +267,11 @@ def test_a_person_reads_the_texts_of_a_record_in_their_language(
             page.get_by_role("option", name=f"{title} · heaven/sky@v1").click()
             expect(page.get_by_role("heading", name=title)).to_be_visible()
             expect(page.locator(".tool-head")).to_contain_text(about)
+            browser.go("/approvals").get_by_text("sky@v1").first.wait_for()
+            page.get_by_role("main").locator("summary").first.click()
+            expect(
+                page.get_by_text(f"Himmel: {about}" if locale == "de-DE" else about, exact=True)
+            ).to_be_visible()
     finally:
         server.send("DELETE", f"{path}/tools/sky/version/v1")
         server.send("DELETE", path)

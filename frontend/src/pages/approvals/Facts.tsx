@@ -13,7 +13,7 @@ export function Facts({ query }: { query: UseQueryResult<Schemas["ApprovalDetail
           <p className="muted">{t("approvals.gone")}</p>
         ) : (
           <div className="stack">
-            <p>{plain(translated(facts).about)}</p>
+            <p>{plain(Object.values(translated(facts)).filter(Boolean).join(": "))}</p>
             <Bullets className="warnings" of={facts.doubts} />
             <p className="muted">
               {t("approvals.ran", { n: facts.ran })} {facts.lastRan !== null && <When moment={facts.lastRan} />}

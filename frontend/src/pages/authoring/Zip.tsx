@@ -43,6 +43,7 @@ export function Zip() {
           <h2>
             {plan.slug} <Badge tone={done ? "good" : ""}>{t(done ? "import.zip.done" : `import.action.${plan.action}`)}</Badge>
           </h2>
+          {done && <p role="status">{t("import.trust")}</p>}
           {plan.refused !== null && <Failure error={errorOf({ error: plan.refused }, 409)} />}
           <ul className="rows">
             {plan.tools.map(({ slug, version, action }) => (
