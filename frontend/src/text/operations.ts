@@ -113,7 +113,7 @@ export const operations = {
   "tokens.new": ["New token", "Neues Token"],
   "tokens.scopes": ["Scopes", "Rechte"],
   "tokens.tools": ["Tools (patterns with commas; empty for all)", "Tools (Muster mit Kommas; leer für alle)"],
-  "tokens.owner": ["Acts for (who may not approve its calls; empty for you)", "Handelt für (wer dessen Aufrufe nicht freigeben darf; leer für Sie)"],
+  "tokens.owner": ["Acts for (may not approve its calls)", "Handelt für (darf dessen Aufrufe nicht freigeben)"],
   "tokens.ends": ["Valid for", "Gültig für"],
   "tokens.ends.1": ["1 day", "1 Tag"],
   "tokens.ends.30": ["30 days", "30 Tage"],
