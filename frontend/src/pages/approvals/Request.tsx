@@ -30,11 +30,8 @@ function One({ request, group }: { request: Approval; group: Approval[] }) {
   const wrong = read !== null && changed === undefined;
   const { mutate, isPending } = useDecision(group);
   // Changed arguments run once only.
-  const scopes = SCOPES.filter(
-    (one) =>
-      one === "once" ||
-      (edited === null && (one !== "rule" || request.rule !== "") && (one !== "session" || request.sessionId !== null)),
-  );
+  const given = { once: true, session: request.sessionId !== null, arguments: true, rule: request.rule !== "" };
+  const scopes = SCOPES.filter((one) => given[one] && (edited === null || one === "once"));
 
   return (
     <li className="card stack">
