@@ -150,7 +150,7 @@ export const operations = {
   "policy.tools": ["Tools (patterns with commas)", "Tools (Muster mit Kommas)"],
   "policy.callers": ["Callers (patterns with commas)", "Aufrufer (Muster mit Kommas)"],
   "policy.when": ["Arguments that it is for (JSON Schema)", "Argumente, für die sie gilt (JSON Schema)"],
-  "policy.reason": ["Reason (shown to the caller)", "Grund (sieht der Aufrufer)"],
+  "policy.reason": ["Reason (shown to caller and approver)", "Grund (sehen Aufrufer und Freigebende)"],
   "policy.days": ["Days", "Tage"],
   "policy.decision": ["Decision", "Entscheidung"],
   "policy.now": ["Now", "Jetzt"],
