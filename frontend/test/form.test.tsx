@@ -77,6 +77,7 @@ test("errors stand at their field, those of the server too", () => {
 });
 
 const kind = (name: string) => object({ kind: { const: name }, [name]: { type: "integer" } }, { required: ["kind"] });
+const closed = (properties: object) => object({ ...properties }, { additionalProperties: false, required: Object.keys(properties) });
 test.each([
   [{ type: "string", minLength: 2 }, "x", ["At least 2 characters"]],
   [{ type: ["integer", "null"] }, "x", ["Must be: Whole number, No value (null)"]],
@@ -85,6 +86,7 @@ test.each([
   [{ anyOf: [{ type: "string" }, { type: "integer" }] }, true, ["Fits none of the choices"]],
   [{ anyOf: [{ type: "string", pattern: "^a" }, { type: "null" }] }, "b", ["Must match the pattern ^a"]],
   [{ oneOf: [kind("b"), kind("c")] }, { kind: "c", c: "v" }, ["Must be: Whole number"]],
+  [{ oneOf: [closed({ b: { minLength: 2 } }), closed({ c: {}, d: {} })] }, { b: "v" }, ["At least 2 characters"]],
   [{ oneOf: [{ type: "integer" }, { type: "number" }] }, 1, ["Fits more than one of the choices"]],
   [{ type: "object", propertyNames: { pattern: "^a" } }, { b: 1 }, ["The name b is not allowed"]],
   [{ type: "object", additionalProperties: false }, { b: 1 }, ["Is not known here"]],

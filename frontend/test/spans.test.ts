@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import { stateOf } from "../src/pages/runs/graph";
 import { place, type Row, rowsOf, type Span } from "../src/pages/runs/spans";
 
 const row = (...spans: Span[]): Row => ({ label: "one", state: "done", attempts: 1, spans });
@@ -55,4 +56,10 @@ test("a call is its attempts, what it waited for between them, and a person", ()
   ]);
   expect(waiting?.spans.at(-1)).toEqual({ kind: "approval", from: 21, to: 100, state: "approval" });
   expect(none).toEqual([]);
+});
+
+test("of a step that was made again the last call counts", () => {
+  const step = (...states: string[]) => ({ live: true, calls: states.map((state, item) => ({ useId: `many[${item}]`, state })) });
+  const run = { state: "done", iterations: [step("failed", "done"), step("done")] } as Parameters<typeof stateOf>[1];
+  expect(stateOf("many", run)).toEqual({ state: "done", ended: 2, all: 2 });
 });

@@ -56,3 +56,5 @@ def test_a_full_page_of_sessions_names_the_next_one(crib: Crib) -> None:
     first = plain(crib, "runs", "sessions", "list", "--limit", "1")
     assert (newer in first.out, first.err) == (True, f"There may be more: --before {newer}\n")
     assert older in plain(crib, "runs", "sessions", "list", "--before", newer).out
+    created = json.loads(plain(crib, "runs", "sessions", "list", "--json").out)["sessions"][0]["createdAt"]
+    assert created in first.out

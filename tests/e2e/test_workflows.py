@@ -62,6 +62,10 @@ def test_on_the_command_line(crib: Crib) -> None:
     assert cli(crib, "workflows", "run", "wrds").code == 3
     stored = cli(crib, "workflows", "run", "words", "word=hi", "--detach", "--json")
     assert json.loads(stored.out)["state"] == "ready"
+    crib.tool("fails", "command", {"entrypoint": "false"}, {})
+    crib.write(".toolcrib/workflows/failing.yml", "name: failing\nsteps: [{id: a, tool: fails}]")
+    assert cli(crib, "workflows", "run", "failing").code != 0
+    assert "step a of failing failed: fails ended with exit code 1" in cli(crib, "runs", "list").out
     crib.write(".toolcrib/workflows/bad.yml", "name: bad\nsteps:\n  - {id: a, tool: sey}\n")
     listed_again = cli(crib, "workflows", "list")
     assert listed_again.code == 4

@@ -237,7 +237,7 @@ export const building = {
     "Ein Server kommt dazu, nachdem sein Befehl und seine Rechte angesehen wurden. Seine Tools sind sofort da.",
   ],
   "trash.title": ["Trash", "Papierkorb"],
-  "trash.about": ["Deleted tools, and bundles for 48 hours.", "Gelöschte Tools, und Bundles 48 Stunden lang."],
+  "trash.about": ["Deleted tools stay here, deleted bundles for 48 hours.", "Gelöschte Tools bleiben hier, gelöschte Bundles 48 Stunden lang."],
   "trash.none": ["The trash is empty", "Der Papierkorb ist leer"],
   "trash.restore": ["Restore", "Wiederherstellen"],
   "trash.restore.one": ["Restore {name}", "{name} wiederherstellen"],

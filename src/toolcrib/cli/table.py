@@ -49,7 +49,7 @@ def print_listing(
 def print_entries(entries: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> None:
     """Print a table of JSON objects: lists with commas, other JSON in one line, nothing for null."""
     named = [(one, one.lower()) if isinstance(one, str) else one for one in columns]
-    rows = [[_cell(key(entry) if callable(key) else entry.get(key)) for _, key in named] for entry in entries]
+    rows = [[_cell(key(entry) if callable(key) else entry[key]) for _, key in named] for entry in entries]
     print_table([heading for heading, _ in named], rows)
 
 

@@ -47,7 +47,7 @@ def read_curl(text: str) -> tuple[dict[str, Any], list[str]]:
         raise ManifestError(f"{given.url!r} is not an http or https address", hint="Write the whole address.")
     if url.username is not None:
         given.user = ""
-    made, host = _Made(notes), url.netloc.rpartition("@")[2]
+    made, host = _Made(notes, url.hostname), url.netloc.rpartition("@")[2]
     query = parse_qsl(url.query, keep_blank_values=True)
     data = [*given.data, *given.data_binary, *given.json, *(unquote(one) for one in given.data_urlencode)]
     if given.get:
@@ -89,8 +89,9 @@ def read_curl(text: str) -> tuple[dict[str, Any], list[str]]:
 class _Made:
     """The arguments and secrets of one tool."""
 
-    def __init__(self, notes: list[str]) -> None:
+    def __init__(self, notes: list[str], host: str) -> None:
         self.notes = notes
+        self._host = host
         self.properties: dict[str, Any] = {}
         self.example: dict[str, Any] = {}
         self.secrets: list[str] = []
@@ -124,8 +125,8 @@ class _Made:
         return {name: self.argument(name, value) for name, value in given.items()}
 
     def secret(self, name: str) -> str:
-        """Return the placeholder of a secret."""
-        own = _name(name).upper()
+        """Return the placeholder of a secret of this host, as others have headers of the same name."""
+        own = _name(f"{name}_{self._host}").upper()
         if own not in self.secrets:
             self.secrets.append(own)
             self.notes.append(f"the value of {name} was left out: set the secret {own}")
@@ -148,7 +149,7 @@ class _Made:
                 found[name] = value.replace("${", "$${")
         if given.user is not None:
             found["Authorization"] = f"Basic {self.secret('authorization')}"
-            self.notes.append("the secret AUTHORIZATION is USER:PASSWORD in Base64")
+            self.notes.append(f"the secret {self.secrets[-1]} is USER:PASSWORD in Base64")
         if given.cookie is not None:
             found["Cookie"] = self.secret("cookie")
         return found

@@ -101,7 +101,7 @@ def _explain(error: jsonschema_rs.ValidationError, schema: Mapping[str, Any]) ->
     if error.kind.name == "enum":
         allowed = ", ".join(_text(option) for option in facts["options"])
         return [Violation(json_path(at), f"{_text(error.instance)} is not one of: {allowed}")]
-    if error.kind.name in ("anyOf", "oneOf"):
+    if error.kind.name in ("anyOf", "oneOf") and all(facts["context"]):
         found = _explain_choice(at, facts["context"], schema)
         if found:
             return found
@@ -115,7 +115,7 @@ _Branch: TypeAlias = "list[jsonschema_rs.ValidationError]"
 def _explain_choice(
     at: list[str | int], branches: list[_Branch], schema: Mapping[str, Any]
 ) -> list[Violation]:
-    """Return the faults of the alternative that is meant, by its type or tag; else those common to all."""
+    """Return the faults of the alternative that is meant: by its type or tag, or with the fewest."""
 
     def faults(branch: _Branch) -> list[Violation]:
         return [found for error in branch for found in _explain(error, schema)]
@@ -140,8 +140,12 @@ def _explain_choice(
         options = [repr(option) for tag in wrong for option in _allowed(tag)]
         listed = " or ".join(filter(None, (", ".join(options[:-1]), options[-1])))
         return [Violation(paths.pop(), _short(f"tag {wrong[0].instance!r}, expected {listed}"))]
-    first, *others = [faults(branch) for branch in branches] or [[]]
-    return [found for found in first if all(found in other for other in others)]
+    first, *others = sorted((faults(branch) for branch in branches), key=len) or [[]]
+    if not others or len(first) < len(others[0]):
+        return first
+    common = [found for found in first if all(found in other for other in others)]
+    either = "; or ".join(f"{found[0].path} {found[0].message}" for found in (first, *others))
+    return common or [Violation(json_path(at), _short(f"matches no alternative: {either}"))]
 
 
 def _is_type(error: jsonschema_rs.ValidationError, at: list[str | int]) -> bool:

@@ -497,6 +497,13 @@ def test_search_finds_tools_of_bundles_outside_of_a_project(bundles: Bundles) ->
     bundles.refused(3, "not_found", "list", "forecast", "--bundle", "nothing")
 
 
+def test_a_list_says_how_to_trust_what_waits(bundles: Bundles) -> None:
+    bundles.ok("bundle", "create", "weather")
+    bundles.put("weather")
+    bundles("init")
+    assert bundles("list").err == "1 tool waits for trust: toolcrib trust NAME\n"
+
+
 def test_a_search_in_a_project_finds_what_is_built_in_too(bundles: Bundles) -> None:
     accept(Crib(bundles.folder).root, bundles.data)
     assert hits(bundles, "read", "--bundle", "builtin") == []  # Switched off, until somebody wants them

@@ -210,7 +210,7 @@ def test_trust_is_taken_back(person: Person) -> None:
     assert person.json("trust", "--yes")["trusted"]
     assert person.json("trust", "--revoke") == {"revoked": True}
     assert not person.json("trust", "--show")["trusted"]
-    assert "was not trusted" in person.run("trust", "--revoke").stderr
+    assert "This project was not trusted." in person.run("trust", "--revoke").stderr
     assert person.run("trust", "--yes", "--show").returncode == 2
 
 

@@ -185,6 +185,7 @@ def test_who_comes_second_is_told(opened: Open, server: HttpServerProcess) -> No
     page, other = first.log_in("/approvals"), second.log_in("/approvals")
     expect(request(other, "echo before")).to_be_visible()
     request(page, "echo before").get_by_role("button", name="Edit arguments").click()
+    expect(page.get_by_label("For").get_by_role("option")).to_have_text(["this call"])
     box = page.get_by_role("textbox", name="Arguments")
     box.fill("[")
     expect(page.get_by_role("button", name="Approve")).to_be_disabled()

@@ -190,12 +190,15 @@ def test_a_secret_is_set_and_removed_and_never_shown(opened: Open) -> None:
 def test_a_token_is_shown_once_works_and_is_revoked(opened: Open, server: HttpServerProcess) -> None:
     page = opened().log_in("/operations/tokens")
     page.get_by_label("Name").fill("ci")
+    page.get_by_label("Acts for").fill("olga")
     page.get_by_role("button", name="Create").click()
     token = page.locator(".once code").inner_text()
+    expect(page.locator("input:user-invalid")).to_have_count(0)
     assert server.send("GET", "/tools", token=token).status == 200
     page.reload()
     row = page.get_by_role("listitem").filter(has_text="ci")
     expect(row).to_contain_text("invoke")
+    expect(row).to_contain_text("olga")
     expect(page.get_by_text(token)).to_have_count(0)
     row.get_by_role("button", name="Revoke").click()
     row.get_by_role("button", name="Revoke: sure?").click()

@@ -43,10 +43,10 @@ def test_the_fields_of_a_json_body_keep_their_types() -> None:
 @pytest.mark.parametrize(
     ("words", "header"),
     [
-        ("-H 'Authorization: Bearer hush'", {"Authorization": "Bearer ${AUTHORIZATION}"}),
-        ("-H 'X-API-Key: hush'", {"X-API-Key": "${X_API_KEY}"}),
-        ("-u ann:hush", {"Authorization": "Basic ${AUTHORIZATION}"}),
-        ("-b session=hush", {"Cookie": "${COOKIE}"}),
+        ("-H 'Authorization: Bearer hush'", {"Authorization": "Bearer ${AUTHORIZATION_API_EXAMPLE_COM}"}),
+        ("-H 'X-API-Key: hush'", {"X-API-Key": "${X_API_KEY_API_EXAMPLE_COM}"}),
+        ("-u ann:hush", {"Authorization": "Basic ${AUTHORIZATION_API_EXAMPLE_COM}"}),
+        ("-b session=hush", {"Cookie": "${COOKIE_API_EXAMPLE_COM}"}),
     ],
 )
 def test_secrets_are_left_out(words: str, header: dict[str, str]) -> None:

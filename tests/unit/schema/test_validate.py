@@ -280,3 +280,26 @@ def test_a_schema_may_be_a_truth_value() -> None:
         assert not SchemaCheck(False).is_valid(value)
         (wrong,) = SchemaCheck(False).violations(value)
         assert wrong.path == "$"
+
+
+@pytest.mark.parametrize(
+    ("place", "faults"),
+    [
+        ({"city": "Oslo", "code": "x"}, ['$.place.code "x" is shorter than 2 characters']),
+        ({"cty": "Oslo"}, ["$.place.cty is not known; did you mean city?", "$.place.city is required"]),
+        ({"lat": 1}, ["$.place.lon is required"]),
+        ({"city": 1}, ['$.place.city 1 is not of type "string"']),
+        ("Oslo", ['$.place "Oslo" is not of type "object"']),
+    ],
+)  # fmt: skip
+def test_of_several_forms_the_nearest_one_says_what_is_wrong(place: Any, faults: list[str]) -> None:
+    city = {"properties": {"city": {"type": "string"}, "code": {"minLength": 2}}, "required": ["city"]}
+    point = {"properties": {"lat": {}, "lon": {}}, "required": ["lat", "lon"]}
+    forms = [{"type": "object", "additionalProperties": False, **form} for form in (city, point)]
+    error = refused({"type": "object", "properties": {"place": {"oneOf": forms}}}, {"place": place})
+    assert [f"{one.path} {one.message}" for one in error.violations] == faults
+
+
+def test_of_forms_that_are_equally_near_all_are_named() -> None:
+    error = refused({"type": "object", "anyOf": [{"required": ["a"]}, {"required": ["b"]}]}, {})
+    assert error.message == "$ matches no alternative: $.a is required; or $.b is required"

@@ -1,6 +1,6 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
-import { api, data, type Schemas } from "../../api/client";
+import { api, ApiError, data, type Schemas } from "../../api/client";
 import {
   announce, Badge, Button, Choice, Code, Fold, Left, Line, Pairs, plain, readObject, shownExact, useAction, useRead,
   Value, When, writeExact,
@@ -29,9 +29,9 @@ function One({ request, group }: { request: Approval; group: Approval[] }) {
   const changed = read !== null && "value" in read ? read.value : undefined;
   const wrong = read !== null && changed === undefined;
   const { mutate, isPending } = useDecision(group);
-  const scopes = SCOPES.filter(
-    (one) => (one !== "rule" || request.rule !== "") && (one !== "session" || request.sessionId !== null),
-  );
+  // Changed arguments run once only.
+  const given = { once: true, session: request.sessionId !== null, arguments: true, rule: request.rule !== "" };
+  const scopes = SCOPES.filter((one) => given[one] && (edited === null || one === "once"));
 
   return (
     <li className="card stack">
@@ -81,7 +81,7 @@ function One({ request, group }: { request: Approval; group: Approval[] }) {
         <div className="line decision-buttons">
           <Button look="primary" disabled={isPending || wrong} onClick={() => mutate({ scope, note, arguments: changed })}>{t("approvals.approve")}</Button>
           <Button disabled={isPending} onClick={() => mutate({ deny: true, note })}>{t("approvals.deny")}</Button>
-          <Button look="quiet" onClick={() => setEdited(edited === null ? own : null)}>
+          <Button look="quiet" onClick={() => { setEdited(edited === null ? own : null); setScope("once"); }}>
             {edited === null ? t("approvals.edit") : t("approvals.unedit")}
           </Button>
         </div>
@@ -109,7 +109,7 @@ function useDecision(group: Approval[]) {
       await decide(request, decision);
       announce(t(decision.deny ? "approvals.denied" : "approvals.approved", { tool: request.tool }));
     } catch (error) {
-      const reason = error instanceof Error ? error.message : String(error);
+      const reason = error instanceof ApiError ? [error.message, error.hint].filter(Boolean).join(". ") : String(error);
       announce(t("approvals.refused", { tool: request.tool, reason }));
     }
   };

@@ -44,6 +44,7 @@ function NewToken() {
   const [name, setName] = useState("");
   const [scopes, setScopes] = useState<ReadonlySet<Scope>>(new Set(["read", "invoke"]));
   const [tools, setTools] = useState("");
+  const [owner, setOwner] = useState("");
   const [days, setDays] = useState<(typeof DAYS)[number]>("30");
   const { mutate, data: made, error, isPending } = useAction(
     () => {
@@ -52,6 +53,7 @@ function NewToken() {
         name,
         scopes: [...scopes],
         tools: patterns.length === 0 ? null : patterns,
+        owner: owner || undefined,
         expiresInS: days === "0" ? undefined : Number(days) * DAY_S,
       };
       return data(api.POST("/tokens", { body }));
@@ -61,8 +63,10 @@ function NewToken() {
   return (
     <Form className="card stack" title={t("tokens.new")} submit={mutate}>
       <div className="fields">
-        <Line label={t("tools.sort.name")} required value={name} change={setName} />
+        {/* A new field, as an emptied one counts as wrong. */}
+        <Line key={made?.name} label={t("tools.sort.name")} required value={name} change={setName} />
         <Line label={t("tokens.tools")} value={tools} change={setTools} />
+        <Line label={t("tokens.owner")} value={owner} change={setOwner} />
         <Choice label={t("tokens.ends")} value={days} change={setDays} of={DAYS} text={(one) => t(`tokens.ends.${one}`)} />
       </div>
       <fieldset>

@@ -30,12 +30,11 @@ export function steps({ steps: written, needs }: Pick<Workflow, "steps" | "needs
 
 const OPEN = new Set(["queued", "ready", "running", "waiting"]);
 
-/** Return the state of a step in a run, with the numbers of its calls that have ended and of all. */
+/** Return the state of a step in a run, with the numbers of its calls that have ended and of all. Of one made again the last counts. */
 export function stateOf(id: string, run: Run): { state: StepState; ended: number; all: number } {
-  const uses = run.iterations
-    .filter(({ live }) => live)
-    .flatMap(({ calls }) => calls)
-    .filter(({ useId }) => useId === id || useId.startsWith(`${id}[`));
+  const calls = run.iterations.filter(({ live }) => live).flatMap((iteration) => iteration.calls);
+  const own = calls.filter(({ useId }) => useId === id || useId.startsWith(`${id}[`));
+  const uses = [...new Map(own.map((use) => [use.useId, use])).values()];
   const open = uses.filter((use) => OPEN.has(use.state)).length;
   const numbers = { ended: uses.length - open, all: uses.length };
   if (uses.length === 0) return { state: OPEN.has(run.state) ? "waiting" : "skipped", ...numbers };

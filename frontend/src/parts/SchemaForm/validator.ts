@@ -28,7 +28,9 @@ const LIKE: Record<string, string> = {
 };
 
 function found(schema: RJSFSchema, value: unknown): OutputUnit[] {
-  return new Validator(schema as Rule, "2020-12", false).validate(JSON.parse(writeExact(value ?? null))).errors;
+  const { errors } = new Validator(schema as Rule, "2020-12", false).validate(JSON.parse(writeExact(value ?? null)));
+  // An error about what may not be there says the place of the value only; its keyword is that of the error before.
+  return errors.map((one, at) => (one.keyword === "false" ? { ...one, keywordLocation: errors[at - 1]?.keywordLocation ?? "#" } : one));
 }
 
 const partsOf = (location: string) =>

@@ -117,8 +117,8 @@ def _revoke(root: str | None, names: tuple[str, ...], *, as_json: bool) -> int:
     state = TrustState(project, names)
     servers = list(state.servers) if names else ()
     ended = project.trust.revoke(user_name(), state.tools if names else (), servers, channel="terminal")
-    what = ", ".join(names) if names else "this project"
-    note = f"{what[0].upper()}{what[1:]} is no longer trusted." if ended else f"{what} was not trusted."
+    what = ", ".join(names) or "This project"
+    note = f"{what} {'is no longer' if ended else 'was not'} trusted."
     print_change(as_json, {"revoked": bool(ended)}, note)
     return 0
 

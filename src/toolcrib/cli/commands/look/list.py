@@ -142,13 +142,19 @@ def _list(
         diagnostics = [error.as_dict() for error in shown(errors)]
         tools, empty = document_of(found), _empty(project, filtered=any(filters.values()))
         print_listing(as_json, "tools", tools, _columns(tools), empty=empty, diagnostics=diagnostics)
-        waiting = sum(tool.trust is not None for tool in found)
-        if waiting and not as_json:
-            verb = "waits" if waiting == 1 else "wait"
-            print_note(f"{count(waiting, 'tool')} {verb} for trust: {project.place.trust}")
+        if not as_json:
+            _print_waiting([tool.source for tool in found if tool.trust is not None], project.place.trust)
     if errors and not (as_json and shape is None):
         print_diagnostics(errors)
         print_note("These tools cannot be used. For all errors and warnings: toolcrib lint")
+
+
+def _print_waiting(sources: Sequence[str], command: str) -> None:
+    """Print how to trust the tools that wait: records of bundles only by their names."""
+    records = sources.count("user")
+    for number, how in ((len(sources) - records, command), (records, f"{command} NAME")):
+        if number:
+            print_note(f"{count(number, 'tool')} {'waits' if number == 1 else 'wait'} for trust: {how}")
 
 
 def _columns(tools: Sequence[Mapping[str, Any]]) -> list[Column]:

@@ -28,7 +28,7 @@ def list_command(root: str | None, as_json: bool, limit: int, before: str | None
         as_json,
         "sessions",
         [one.document for one in found],
-        ("ID", "CALLER", ("CREATED", "created_at"), ("ACTIVE RUN", "active_run"), "METADATA"),
+        ("ID", "CALLER", ("CREATED", "createdAt"), ("ACTIVE RUN", "activeRunId"), "METADATA"),
         empty="There are no sessions.",
         limit=limit,
     )
