@@ -177,10 +177,15 @@ def show_audit(root: Path) -> None:
     say(f"    the log is whole: {verdict.lines} lines, no secret in it")
 
 
+def project(root: Path) -> list[str]:
+    """The options that name the demo's project, and the data folder where it is trusted."""
+    return ["--root", str(root), "--data", str(DATA)]
+
+
 def show_page(root: Path) -> None:
     """The link that opens the project's page. On a terminal it is served until Ctrl-C."""
-    command = [TOOLCRIB, "ui", "--print", "--port", "0", "--root", str(root)]
-    environment = {**os.environ, "TOOLCRIB_DATA": str(DATA), "TOOLCRIB_CONFIG": str(DATA / "settings.yml")}
+    command = [TOOLCRIB, "ui", "--print", "--port", "0", *project(root)]
+    environment = {**os.environ, "TOOLCRIB_CONFIG": str(DATA / "settings.yml")}
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         say(f"\nIts web page, with the calls above in its audit log: {server.stdout.readline().strip()}")
@@ -188,7 +193,7 @@ def show_page(root: Path) -> None:
             with suppress(KeyboardInterrupt):
                 server.wait()
         else:
-            say(f"    It ends with this demo. To serve it again: toolcrib ui --root {root}")
+            say(f"    It ends with this demo. To serve it again: {TOOLCRIB} ui {' '.join(project(root))}")
         server.terminate()
 
 
@@ -211,11 +216,9 @@ def run(port: int) -> None:
     root = make_project(port)
     asyncio.run(agent(root, port))
     show_audit(root)
-    config = {
-        "mcpServers": {"toolcrib": {"command": TOOLCRIB, "args": ["serve", "--stdio", "--root", str(root)]}}
-    }
+    command = {"command": TOOLCRIB, "args": ["serve", "--stdio", *project(root)]}
     say("\nTo connect a desktop MCP client, put this into its settings:")
-    say(json.dumps(config, indent=2))
+    say(json.dumps({"mcpServers": {"toolcrib": command}}, indent=2))
     say(f"\nThe demo took {time.perf_counter() - started:.1f} s. The project is in {root}")
     show_page(root)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import uuid
@@ -86,7 +87,7 @@ def test_an_outage_of_the_database_is_two_lines(crib: Crib, postgres: PostgresPr
         assert error_line(worker).startswith("serving ")
         for how in (signal.SIGINT, signal.SIGQUIT):
             postgres.stop(how)
-            assert error_line(worker).startswith("this process waits for its database: ")
+            assert re.fullmatch(r"this process waits for its database: .+ \(.+\.\)\n", error_line(worker))
             postgres.start()
             assert error_line(worker) == "the database answers again\n"
         worker.terminate()

@@ -188,7 +188,8 @@ def note_lost(database: Database, error: StateUnavailable) -> None:
     """Log that a database is away, unless that was logged already."""
     if database not in _away:
         _away.add(database)
-        _log.warning("this process waits for its database: %s", error)
+        hint = f" ({error.hint})" if error.hint else ""
+        _log.warning("this process waits for its database: %s%s", error, hint)
 
 
 def note_found(database: Database) -> None:
