@@ -2,6 +2,7 @@
 
 import createClient from "openapi-fetch";
 import { readAnswer, writeExact } from "../parts/exact";
+import { t } from "../text";
 import type { components, paths } from "./schema";
 import { currentToken, forget, prefix } from "./session";
 
@@ -33,7 +34,7 @@ export async function send(input: Request | string, options: RequestInit = {}): 
     answer = await fetch(request, { cache: "no-store" });
   } catch (error) {
     if (error instanceof DOMException && error.name === "AbortError") throw error;
-    throw new ApiError("offline", "");
+    throw new ApiError("offline", t("state.offline"), t("state.offline.hint"));
   }
   if (answer.status === 401) forget();
   return answer;

@@ -6,7 +6,7 @@ import { announce } from "./notices";
 import { Button } from "./small";
 import { Failure } from "./states";
 
-type FormProps = { submit: () => void; title?: string } & Pick<ComponentProps<"form">, "className" | "noValidate" | "onChange" | "children">;
+type FormProps = { submit: () => void; title?: string } & Pick<ComponentProps<"form">, "className" | "ref" | "noValidate" | "onChange" | "children">;
 
 /** A form, with its title as its heading and name. */
 export function Form({ submit, title, children, ...form }: FormProps) {

@@ -41,17 +41,16 @@ export function Broken({ error }: { error: unknown }) {
   );
 }
 
-const TITLES: Record<string, Key> = { offline: "state.offline", denied: "state.forbidden" };
+const TITLES: Record<string, Key> = { denied: "state.forbidden" };
 
 /** The reason of a failure in the words of the server, and what to do next. */
 export function Failure({ error, retry }: { error: unknown; retry?: () => void }) {
   const known = error instanceof ApiError ? error : new ApiError("error", String(error));
-  const hint = known.code === "offline" ? t("state.offline.hint") : known.hint;
   return (
     <div className="state failed" role="alert">
       <p className="state-title">{TITLES[known.code] === undefined ? meaning(known.code) || t("state.error") : t(TITLES[known.code] ?? "state.error")}</p>
       {known.message !== "" && <p>{known.message}</p>}
-      {hint !== "" && <p className="muted">{hint}</p>}
+      {known.hint !== "" && <p className="muted">{known.hint}</p>}
       {retry !== undefined && (
         <Button onClick={retry}>{t("state.retry")}</Button>
       )}

@@ -250,5 +250,6 @@ export const operations = {
   "chat.details": ["Run", "Lauf"],
   "chat.continue": ["Continue in chat", "Im Chat weiterführen"],
   "chat.you": ["You", "Sie"],
+  "chat.asks": ["{agent} waits for a person:", "{agent} wartet auf einen Menschen:"],
   "chat.thinking": ["{agent} works", "{agent} arbeitet"],
 } as const;

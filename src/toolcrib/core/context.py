@@ -33,6 +33,8 @@ T = TypeVar("T")
 _DIGITS = 6
 """Decimals of progress."""
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
+FOR_GOOD = "the call was cancelled, and not only its run here"
+"""The message by which the task of a stored call is cancelled that does not go on."""
 
 
 @dataclass(eq=False, repr=False, slots=True)

@@ -15,7 +15,7 @@ from typing import Any
 
 from toolcrib.core.attempt import check_snooze, decide_on
 from toolcrib.core.bound import Bound, plan_of
-from toolcrib.core.context import Context, current
+from toolcrib.core.context import FOR_GOOD, Context, current
 from toolcrib.core.controls import Controls, Proceed, plain_controls
 from toolcrib.core.deadline import begin
 from toolcrib.core.decision import Fail, RetryAfter, failure_of
@@ -110,7 +110,9 @@ class Pipeline:
             result = self._planned(ctx) if ctx.dry_run else await self._approved(ctx)
         except Exception as error:
             result = ctx.failed(to_error(error))
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as stopped:
+            if FOR_GOOD in stopped.args:
+                ctx.stored = False
             # Recorded like any other end: the tool may have acted before it was stopped.
             self._end(ctx, ctx.failed(Cancelled()), cancelled=True)
             raise

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 
+from toolcrib.core.context import FOR_GOOD
 from toolcrib.errors import StateUnavailable
 from toolcrib.runs.calls import ClaimedCall, DurableCalls
 from toolcrib.runs.dispatch import entry_of, run_entry
@@ -135,7 +136,7 @@ class Worker:
         """Cancel the attempt of a call that was cancelled in this process, from any thread."""
         running = self._running.get(id)
         if running is not None:
-            running[1].get_loop().call_soon_threadsafe(running[1].cancel)
+            running[1].get_loop().call_soon_threadsafe(running[1].cancel, FOR_GOOD)
 
     def _take(self, tx: Transaction, key: str) -> Work | None:
         claim = self._calls.take(tx, key, self.name, begins=self._begins())
@@ -262,7 +263,7 @@ class Worker:
             kept = {claim.id for claim in self._calls.renew([claim for claim, _ in running])}
             for claim, task in running:
                 if claim.id not in kept:
-                    task.get_loop().call_soon_threadsafe(task.cancel)
+                    task.get_loop().call_soon_threadsafe(task.cancel, FOR_GOOD)
 
     def _show(self) -> None:
         offer, refused = self._current(), self._refused

@@ -49,7 +49,11 @@ def test_calls_are_submitted_from_a_file_and_cancelled_by_a_filter(shop: Crib) -
     done = json.loads(asked("cancel", "--tool", "say", "--yes", "--json").out)
     assert (sorted(done["done"]), done["refused"]) == (sorted([*ids, *more]), {})
     assert "nothing to cancel" in asked("cancel", "--tool", "say", "--yes").err
-    assert "retry: 4" in asked("retry", "--state", "cancelled", "--yes").err
+    retried = asked("retry", "--state", "cancelled", "--yes").err
+    assert "retry: 4" in retried
+    assert "nothing continues. Start `toolcrib worker" in retried
+    asked("cancel", ids[0])
+    assert f"here: `toolcrib calls wait {ids[0]}`" in asked("retry", ids[0]).err
 
     asked("cancel", "--tool", "say", "--yes")
     log = (shop.home / "audit/tools.log").read_bytes()
@@ -72,3 +76,6 @@ def test_a_person_is_asked_with_the_number_of_runs(shop: Crib) -> None:
     assert len(done["done"]) == 2
     states = json.loads(cli(shop, "runs", "list", "--state", "cancelled", "--json").out)["runs"]
     assert len(states) == 2
+    # Nothing serves the project, so nothing that is retried or forked goes on by itself.
+    for words in (["retry", "--last"], ["retry", "--agent", "waits", "--yes"], ["fork", "--last"]):
+        assert "nothing continues. Start `toolcrib worker" in cli(shop, "runs", *words).err, words

@@ -360,6 +360,8 @@ async def test_cancelling_a_tree_ends_its_tools(crib: Crib) -> None:
             await ended.wait()
         with pytest.raises(Cancelled):
             unwrap(project.runs.find(run_id))
+    # Not `interrupted`: it does not go on.
+    assert (crib.last().fields["status"], crib.last().fields["code"]) == ("error", "cancelled")
 
 
 async def test_a_long_conversation_is_summarised_and_kept(crib: Crib) -> None:

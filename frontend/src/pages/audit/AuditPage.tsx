@@ -5,7 +5,7 @@ import {
 } from "../../parts";
 import { t } from "../../text";
 import { errors } from "../../text/errors";
-import { StateBadge } from "../runs/states";
+import { loggedState, StateBadge } from "../runs/states";
 import "../runs/runs.css";
 import "./audit.css";
 
@@ -52,20 +52,21 @@ export function Page() {
 
 function Entry({ line }: { line: Lines[number] }) {
   if (line.stray !== undefined) return <code>{plain(line.stray)}</code>;
-  const { name, status, caller } = (line.fields ?? {}) as Record<string, unknown>;
+  const fields = (line.fields ?? {}) as Record<string, unknown>;
+  const { name, status, caller } = fields;
   return (
     <Fold
       title={
         <>
           <span>{line.event}</span>
           {typeof name === "string" && <strong>{plain(name)}</strong>}
-          {typeof status === "string" && <StateBadge state={status} />}
+          {typeof status === "string" && <StateBadge state={loggedState(fields)} />}
           {typeof caller === "string" && <span className="muted">{plain(caller)}</span>}
           {line.time !== undefined && <When moment={line.time} />}
         </>
       }
     >
-      {() => <Code text={writeExact(line.fields ?? {}, 2)} />}
+      {() => <Code text={writeExact(fields, 2)} />}
     </Fold>
   );
 }

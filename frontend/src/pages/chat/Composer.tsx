@@ -45,9 +45,13 @@ export function Composer({ busy, send }: { busy: boolean; send: (prompt: string)
 
   return (
     <Form className="card stack composer" submit={start}>
-      {tools.all.map((one) => (
-        <Chip key={one.key} one={one} tools={tools} />
-      ))}
+      {tools.all.length > 0 && (
+        <div className="stack chips">
+          {tools.all.map((one) => (
+            <Chip key={one.key} one={one} tools={tools} />
+          ))}
+        </div>
+      )}
       <div className="composer-line">
         <Button aria-label={t("chat.add")} onClick={() => setPicking(true)}>+</Button>
         <textarea

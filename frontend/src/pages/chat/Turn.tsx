@@ -31,13 +31,22 @@ export function Turn({ id }: { id: string }) {
                 <Step key={step.number} step={step} />
               ))}
               {writing !== "" && <p className="said-text">{plain(writing)}</p>}
-              {active && <p className="muted">{t("chat.thinking", { agent: found.agent })}</p>}
+              {active && <Working run={found} />}
               {found.error !== null && <p className="wrong">{plain(found.error.message)}</p>}
             </div>
           </>
         )}
       </Shown>
     </li>
+  );
+}
+
+function Working({ run: { agent, iterations } }: { run: Schemas["Timeline"] }) {
+  const asks = iterations.some(({ calls }) => calls.some(({ state, callId }) => state === "waiting" && callId !== undefined));
+  return (
+    <p className="muted">
+      {t(asks ? "chat.asks" : "chat.thinking", { agent })} {asks && <Link to="/approvals">{t("page.approvals")}</Link>}
+    </p>
   );
 }
 

@@ -1,4 +1,4 @@
-import { useState } from "react";
+import { useRef, useState } from "react";
 import { api, data, type Schemas } from "../../api/client";
 import { announce, Button, Code, Failure, Form, type Grant, Line, Lines, plain, Send, useAction, valuesOf, Watched } from "../../parts";
 import { t } from "../../text";
@@ -17,6 +17,7 @@ type Props = {
 export function NewServer({ old, done }: Props) {
   const [given, setGiven] = useState({ ...EMPTY, name: old ?? "" });
   const [taken, setTaken] = useState(false);
+  const form = useRef<HTMLFormElement>(null);
   const field = (name: keyof typeof EMPTY) => ({
     label: t(`servers.new.${name}`),
     value: given[name],
@@ -45,10 +46,11 @@ export function NewServer({ old, done }: Props) {
     watch.reset();
     reset();
     announce(t("watch.taken"));
+    form.current?.querySelector("button")?.focus(); // The one that was pressed is gone.
   };
   const submit = () => mutate(old === undefined || taken ? entryOf(given) : { name: old, env: {}, command: [] });
   return (
-    <Form className={old === undefined ? "card stack" : "stack"} title={old === undefined ? t("servers.new") : undefined} submit={submit}>
+    <Form ref={form} className={old === undefined ? "card stack" : "stack"} title={old === undefined ? t("servers.new") : undefined} submit={submit}>
       <div className="fields">
         {old === undefined && (
           <>
@@ -80,7 +82,7 @@ export function NewServer({ old, done }: Props) {
           {watch.data?.error != null && <p className="wrong">{plain(watch.data.error.message)}</p>}
           {watch.data !== undefined && (
             <>
-              <p className="muted">{t("watch.tools", { tools: watch.data.tools.join(", ") })}</p>
+              {watch.data.tools.length > 0 && <p className="muted">{t("watch.tools", { tools: watch.data.tools.join(", ") })}</p>}
               <Watched watched={watch.data.watched} label={t("watch.take")} take={take} />
             </>
           )}

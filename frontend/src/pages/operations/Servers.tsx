@@ -99,7 +99,7 @@ function Actions({ server: { name, state, transport } }: { server: Server }) {
   if (state === "not trusted") return <Removal name={name} refused={refused} />;
   return (
     <div className="line end">
-      {next?.address != null && state !== "ready" && (
+      {next?.address != null && state === "logging in" && (
         <a className="button primary" href={next.address} target="_blank" rel="noreferrer">
           {t("servers.login.open", { name })}
         </a>

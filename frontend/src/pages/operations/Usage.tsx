@@ -60,13 +60,15 @@ export function Usage() {
   );
 }
 
+const rounded = (value: number | null) => (value === null ? "–" : number(Math.round(value)));
+
 const BAR = 10;
 const HEIGHT = 100;
 
 /** The days as bars, and the same numbers as a table. */
 function Days({ tools, first, shows }: { tools: ToolDays[]; first: string; shows: Shows }) {
   const days = byDay(tools, first);
-  const most = Math.max(1, ...days.map(({ sums }) => sums[shows]));
+  const most = Math.max(1, ...days.map(({ sums }) => sums[shows] ?? 0));
   const drawn: Shows[] = shows === "calls" ? ["calls", "failures"] : [shows];
   const format = new Intl.DateTimeFormat(language === "de" ? "de" : "en", { month: "short", day: "numeric", timeZone: "UTC" });
   return (
@@ -78,7 +80,7 @@ function Days({ tools, first, shows }: { tools: ToolDays[]; first: string; shows
         <svg viewBox={`0 0 ${days.length * BAR} ${HEIGHT}`} preserveAspectRatio="none" aria-hidden="true">
           {days.map(({ begins, sums }, index) =>
             drawn.map((one) => {
-              const height = (HEIGHT * sums[one]) / most;
+              const height = (HEIGHT * (sums[one] ?? 0)) / most;
               const place = { x: index * BAR + 1, width: BAR - 2, y: HEIGHT - height, height };
               return <rect key={`${begins} ${one}`} {...place} className={one === "failures" ? "failed" : "all"} />;
             }),
@@ -94,7 +96,7 @@ function Days({ tools, first, shows }: { tools: ToolDays[]; first: string; shows
           head={[t("usage.day"), ...NUMBERS.map((one) => t(`usage.${one}`))]}
           rows={days.toReversed().map(({ begins, sums }) => ({
             key: begins,
-            cells: [format.format(Date.parse(begins)), ...NUMBERS.map((one) => number(Math.round(sums[one])))],
+            cells: [format.format(Date.parse(begins)), ...NUMBERS.map((one) => rounded(sums[one]))],
           }))}
         />
       </div>
@@ -107,7 +109,7 @@ function Days({ tools, first, shows }: { tools: ToolDays[]; first: string; shows
 function Top({ tools, by, setBy }: { tools: ToolDays[]; by: (typeof COLUMNS)[number]; setBy: (by: (typeof COLUMNS)[number]) => void }) {
   const rows = tools
     .map((tool) => ({ tool, sums: { ...sumOf(tool.days), schemaTokens: tool.schemaTokens } }))
-    .toSorted((one, other) => other.sums[by] - one.sums[by]);
+    .toSorted((one, other) => (other.sums[by] ?? 0) - (one.sums[by] ?? 0));
   const [shown, more] = useSome(rows, FEW);
   return (
     <Card className="stack" title={t("usage.top")}>
@@ -121,7 +123,7 @@ function Top({ tools, by, setBy }: { tools: ToolDays[]; by: (typeof COLUMNS)[num
             <Link key={tool.name} to="/operations/usage" search={((address: object) => ({ ...address, tool: tool.name })) as never}>{tool.name}</Link>,
             ...COLUMNS.map((one) => (
               <span key={one} className={one === "failures" && sums[one] > 0 ? "wrong" : ""}>
-                {number(Math.round(sums[one]))}
+                {rounded(sums[one])}
               </span>
             )),
           ],

@@ -4,11 +4,12 @@ import type { Schemas } from "../../api/client";
 
 export const NUMBERS = ["calls", "failures", "p50Ms", "p95Ms", "resultTokens"] as const;
 export type Shows = (typeof NUMBERS)[number];
-export type Sums = Record<Shows, number>;
+/** Durations are null without a call. */
+export type Sums = Record<"calls" | "failures" | "resultTokens", number> & Record<"p50Ms" | "p95Ms", number | null>;
 type ToolDays = Schemas["ToolDays"];
 
 const DAY_MS = 86_400_000;
-const NOTHING: Sums = { calls: 0, failures: 0, p50Ms: 0, p95Ms: 0, resultTokens: 0 };
+const NOTHING: Sums = { calls: 0, failures: 0, p50Ms: null, p95Ms: null, resultTokens: 0 };
 
 /** Return the first moment of the day (UTC) on which a time of so many days, with today, begins. */
 export function firstDay(days: number): string {
@@ -22,8 +23,8 @@ export function sumOf(days: readonly Schemas["Day"][]): Sums {
     all.calls += day.calls;
     all.failures += day.failures;
     all.resultTokens += day.resultTokens;
-    all.p50Ms = Math.max(all.p50Ms, day.p50Ms ?? 0);
-    all.p95Ms = Math.max(all.p95Ms, day.p95Ms ?? 0);
+    if (day.p50Ms !== null) all.p50Ms = Math.max(all.p50Ms ?? 0, day.p50Ms);
+    if (day.p95Ms !== null) all.p95Ms = Math.max(all.p95Ms ?? 0, day.p95Ms);
   }
   return all;
 }

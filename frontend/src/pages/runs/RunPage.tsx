@@ -20,9 +20,7 @@ const FEW = 10;
 /** One run: its answer or error, its steps and calls in time, and the runs below it. */
 export function Page() {
   const { id } = useParams({ strict: false }) as { id: string };
-  const path = { runId: id };
-  const run = useRead(["runs", id], () => api.GET("/runs/{runId}/timeline", { params: { path } }));
-  const tree = useRead(["runs", id, "tree"], () => api.GET("/runs/{runId}/tree", { params: { path } }));
+  const run = useRead(["runs", id], () => api.GET("/runs/{runId}/timeline", { params: { path: { runId: id } } }));
   return (
     <div className="runs">
       {run.data === undefined && <Heading text={t("page.runs")} />}
@@ -33,7 +31,7 @@ export function Page() {
             {found.agent.startsWith(WORKFLOW) && <WorkflowGraph name={found.agent.slice(WORKFLOW.length)} run={found} />}
             <Timeline run={found} />
             <Conversation run={found} />
-            {tree.data !== undefined && tree.data.runs.length > 1 && <Below runs={tree.data.runs} />}
+            <Tree run={found} />
           </>
         )}
       </Shown>
@@ -54,6 +52,8 @@ function Head({ run }: { run: Schemas["Timeline"] }) {
         <span>{t("run.tokens", { n: number(run.inputTokens + run.outputTokens) })}</span>
         {run.costUsd !== null && run.costUsd > 0 && <span>{t("run.cost", { usd: number(Math.round(run.costUsd * 10_000) / 10_000) })}</span>}
         <span>{t("run.active", { s: number(Math.round(run.activeS * 10) / 10) })}</span>
+        {run.forkedFromId !== null && <Link to={`/runs/${run.forkedFromId}`}>{t("run.forked")}</Link>}
+        <Link to="/runs" search={{ agent: run.agent } as never}>{t("run.others")}</Link>
       </p>
       {run.error !== null && (
         <p className="problem" role="alert">
@@ -128,16 +128,21 @@ const Call = memo(function Call({ call, open }: { call: Iteration["calls"][numbe
   );
 });
 
-function Below({ runs }: { runs: Schemas["RunRecord"][] }) {
+/** The whole tree that a run is part of, from its first run on. */
+function Tree({ run: { id, rootId } }: { run: Schemas["Timeline"] }) {
+  const tree = useRead(["runs", rootId, "tree"], () => api.GET("/runs/{runId}/tree", { params: { path: { runId: rootId } } }));
+  const [shown, more] = useSome(tree.data?.runs ?? []);
+  if (shown.length < 2) return null;
   return (
     <Card title={t("run.below")}>
       <ul className="versions">
-        {runs.map((run) => (
+        {shown.map((run) => (
           <li key={run.id} style={{ paddingInlineStart: `${run.depth * 1.25}rem` }}>
-            <Link to={`/runs/${run.id}`}>{run.agent}</Link> <StateBadge state={run.state} />
+            {run.id === id ? <strong>{run.agent}</strong> : <Link to={`/runs/${run.id}`}>{run.agent}</Link>} <StateBadge state={run.state} />
           </li>
         ))}
       </ul>
+      {more}
     </Card>
   );
 }

@@ -1,8 +1,9 @@
-import { memo, useMemo, useRef, useState } from "react";
+import { memo, useEffect, useMemo, useRef, useState } from "react";
 import { flushSync } from "react-dom";
 import type { Schemas } from "../../api/client";
 import { Choice, useSome } from "../../parts";
 import { number, t } from "../../text";
+import { ENDED } from "./change";
 import { place, type Placed, type Row, rowsOf } from "./spans";
 import { StateBadge } from "./states";
 
@@ -11,7 +12,15 @@ const ZOOMS = [1, 2, 4, 8];
 /** The model steps of a run and its calls, with their attempts and waits, as bars over time. */
 export function Timeline({ run }: { run: Schemas["Timeline"] }) {
   const [zoom, setZoom] = useState(1);
-  const { placed, gaps } = useMemo(() => place(rowsOf(run.iterations)), [run.iterations]);
+  const [now, setNow] = useState(Date.now);
+  const { placed, gaps } = useMemo(() => place(rowsOf(run.iterations, now)), [run.iterations, now]);
+  // What runs grows.
+  const active = !ENDED.includes(run.state);
+  useEffect(() => {
+    if (!active) return;
+    const timer = setInterval(() => setNow(Date.now()), 1000);
+    return () => clearInterval(timer);
+  }, [active]);
   const [shown, more] = useSome(placed);
   const box = useRef<HTMLDivElement>(null);
   // What is in the middle stays there.

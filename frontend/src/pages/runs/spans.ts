@@ -14,20 +14,23 @@ const GAP = 0.1;
 const OPEN = new Set(["ready", "waiting"]);
 
 /** Return the rows of a run: each model step, then its calls with their attempts and waits. */
-export function rowsOf(iterations: readonly Step[], now = Date.now()): Row[] {
-  const time = (moment: string | null | undefined) => (moment == null ? now : Date.parse(moment));
+export function rowsOf(iterations: readonly Step[], now: number): Row[] {
+  // The latest moment may have come since.
+  const time = (moment: string | null | undefined, from = 0) => (moment == null ? Math.max(from, now) : Date.parse(moment));
   return iterations.flatMap((step) => {
     const model: Span = { kind: "model", from: time(step.beganAt), to: time(step.answeredAt), state: "done" };
     const calls = step.calls.map((call) => {
       const spans: Span[] = [];
       let [since, wait]: [number, Kind] = [model.to, "wait"];
       for (const { beganAt, endedAt, ending } of call.history ?? []) {
-        const [from, to] = [time(beganAt), time(endedAt)];
+        const from = time(beganAt);
+        const to = time(endedAt, from);
         spans.push({ kind: wait, from: since, to: from, state: wait }, { kind: "call", from, to, state: ending ?? "running" });
         [since, wait] = [to, ending === "waits" ? "approval" : "wait"];
       }
-      if (OPEN.has(call.state)) spans.push({ kind: wait, from: since, to: now, state: wait });
-      if (call.runId !== undefined) spans.push({ kind: "run", from: time(call.beganAt), to: time(call.endedAt), state: call.state });
+      if (OPEN.has(call.state)) spans.push({ kind: wait, from: since, to: time(null, since), state: wait });
+      const begun = time(call.beganAt, model.to);
+      if (call.runId !== undefined) spans.push({ kind: "run", from: begun, to: time(call.endedAt, begun), state: call.state });
       return { label: call.name, state: call.state, attempts: call.attempts ?? 1, spans };
     });
     return [{ label: `${step.number} · ${step.model}`, state: "done", attempts: 1, spans: [model] }, ...calls].filter(

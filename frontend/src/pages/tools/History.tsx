@@ -2,7 +2,7 @@ import { Link } from "@tanstack/react-router";
 import { api, type Tool } from "../../api/client";
 import { Button, Card, fieldText, plain, Shown, useRead, When, writeExact } from "../../parts";
 import { number, t } from "../../text";
-import { StateBadge } from "../runs/states";
+import { loggedState, StateBadge } from "../runs/states";
 
 const FEW = 12;
 const PAGE = 60;
@@ -24,14 +24,14 @@ export function History({ tool, use }: { tool: Tool; use: (text: string) => void
             <>
               <ul className="stack history">
                 {found.map(({ seq, time, fields = {} }) => {
-                  const { status, caller, ms, params } = fields;
+                  const { caller, ms, params } = fields;
                   const text = plain(writeExact(params));
                   const isWhole = typeof params === "object" && !(Array.isArray(fields.cut) && fields.cut.includes("params"));
                   return (
                     <li key={seq} className="beside">
                       <div className="row-main">
                         <p className="line">
-                          <StateBadge state={String(status)} />
+                          <StateBadge state={loggedState(fields)} />
                           <span>{plain(String(caller ?? ""))}</span>
                           {ms !== undefined && <span>{t("test.duration", { ms: number(Math.round(Number(fieldText(ms)))) })}</span>}
                           {time !== undefined && <When moment={time} />}

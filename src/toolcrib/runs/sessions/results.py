@@ -80,6 +80,7 @@ def _result(row: tuple[Any, ...]) -> tuple[str, str, str, bool]:
 
 
 def _of_child(agent: str, state: str, error: str | None) -> ToolcribError:
+    named = agent.replace(":", " ") if agent.startswith("workflow:") else f"agent {agent}"
     if state == "cancelled" or error is None:
-        return Cancelled(f"the run of agent {agent} was cancelled")
-    return ToolFailed(f"agent {agent} failed: {json.loads(error)['message']}")
+        return Cancelled(f"the run of {named} was cancelled")
+    return ToolFailed(f"{named} failed: {json.loads(error)['message']}")

@@ -198,7 +198,7 @@ def cancel_command(root: str | None, as_json: bool, chosen: str | None, filters:
     """Cancel a call, or all that match. What workers report later is refused."""
     if filters:
         project = open_project(root, load=False)
-        return change_all(project.calls, "cancel", filters, seen_by(project), yes=yes, as_json=as_json)
+        return change_all(project, "calls", "cancel", filters, seen_by(project), yes=yes, as_json=as_json)
     project, call_id = _chosen(chosen, root)
     project.calls.cancel(call_id)
     return _print(project, call_id, as_json)
@@ -212,10 +212,12 @@ def retry_command(root: str | None, as_json: bool, chosen: str | None, filters: 
     """Run a call again that has no result, or all that match."""
     if filters:
         project = open_project(root, load=False)
-        return change_all(project.calls, "retry", filters, made_by(project), yes=yes, as_json=as_json)
+        return change_all(project, "calls", "retry", filters, made_by(project), yes=yes, as_json=as_json)
     project, call_id = _chosen(chosen, root)
     project.calls.retry(call_id, identity=caller_of(project)[1])
-    return _print(project, call_id, as_json)
+    code = _print(project, call_id, as_json)
+    note_if_unserved(project, {project.calls.find(call_id).tool}, waits=f"toolcrib calls wait {call_id}")
+    return code
 
 
 def _chosen(beginning: str | None, root: str | None, *, load: bool = False) -> tuple[Project, str]:

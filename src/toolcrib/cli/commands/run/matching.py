@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 import click
 
 from toolcrib.cli.arguments import moment
 from toolcrib.cli.caller import caller_of
+from toolcrib.cli.commands.run.unserved import note_if_unserved
 from toolcrib.cli.confirm import ask
 from toolcrib.cli.options import yes_option
 from toolcrib.cli.output import one_line, print_change, print_note
@@ -17,7 +18,9 @@ from toolcrib.errors import Cancelled, UsageError
 
 if TYPE_CHECKING:
     from toolcrib.project import Project
-    from toolcrib.runs.filters import Change, Changed, Filters
+    from toolcrib.project.durable.calls import ProjectCalls
+    from toolcrib.runs.agents.runs import AgentRuns
+    from toolcrib.runs.filters import Change, Filters
 
 F = TypeVar("F", bound=Callable[..., Any])
 _NAMES = ("state", "tool", "agent", "session_id", "caller", "since", "until")
@@ -73,26 +76,21 @@ def made_by(project: Project) -> str | None:
     return None if identity is None else caller
 
 
-class Changeable(Protocol):
-    """Calls or runs of a project."""
-
-    def count(self, change: Change | None = None, **filters: Unpack[Filters]) -> int:
-        """Return how many of them the change applies to."""
-
-    def cancel_all(self, **filters: Unpack[Filters]) -> Changed:
-        """Cancel those that match."""
-
-    def retry_all(self, **filters: Unpack[Filters]) -> Changed:
-        """Continue those that match."""
-
-
 def change_all(
-    these: Changeable, change: Change, filters: Filters, whose: str | None, *, yes: bool, as_json: bool
+    project: Project,
+    noun: Literal["calls", "runs"],
+    change: Change,
+    filters: Filters,
+    whose: str | None,
+    *,
+    yes: bool,
+    as_json: bool,
 ) -> int:
     """Ask about the number of calls or runs that match, change them, and print what was done.
 
     `whose` as of `mine`. Raises Cancelled if the person declines, DeniedError if nobody can be asked.
     """
+    these: ProjectCalls | AgentRuns = project.calls if noun == "calls" else project.runs
     filters = mine(filters, whose)
     if not (count := these.count(change, **filters)):
         print_change(as_json, {"done": [], "refused": {}}, f"There is nothing to {change}.")
@@ -104,4 +102,6 @@ def change_all(
     if not as_json:
         for id_, reason in changed.refused.items():
             print_note(f"{id_}: {one_line(reason)}")
+    if change == "retry" and changed.done:
+        note_if_unserved(project, set(), waits=f"toolcrib {noun} wait ID")
     return 1 if changed.refused else 0

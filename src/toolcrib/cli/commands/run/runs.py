@@ -181,10 +181,11 @@ def cancel_command(root: str | None, as_json: bool, chosen: str | None, filters:
     """Cancel a run and all below it, or all that match. What workers report later is refused."""
     if filters:
         project = open_project(root, load=False)
-        return change_all(project.runs, "cancel", filters, seen_by(project), yes=yes, as_json=as_json)
+        return change_all(project, "runs", "cancel", filters, seen_by(project), yes=yes, as_json=as_json)
     project, run = _one(root, chosen)
     project.runs.cancel(run.id)
-    return _print_run(project.runs.find(run.id), as_json)
+    _print_run(project, run.id, as_json)
+    return 0
 
 
 @command.command("retry")
@@ -209,10 +210,11 @@ def retry_command(
         if iteration is not None:
             raise UsageError("--from names an iteration of one run, and a filter many runs")
         project = open_project(root)
-        return change_all(project.runs, "retry", filters, made_by(project), yes=yes, as_json=as_json)
+        return change_all(project, "runs", "retry", filters, made_by(project), yes=yes, as_json=as_json)
     project, run = _one(root, chosen, load=True)
     project.runs.retry(run.id, iteration, identity=caller_of(project)[1])
-    return _print_run(project.runs.find(run.id), as_json)
+    _print_begun(project, run.id, as_json)
+    return 0
 
 
 @command.command("fork")
@@ -230,7 +232,7 @@ def fork_command(
     project, run = _one(root, chosen, load=True)
     caller, identity = caller_of(project)
     forked = project.runs.fork(run.id, iteration, prompt, caller=caller, identity=identity)
-    _print_run(project.runs.find(forked), as_json)
+    _print_begun(project, forked, as_json)
 
 
 @command.command("prune")
@@ -318,9 +320,15 @@ def _tools(project: Project, tree: Iterable[Run], state: str) -> set[str]:
     }
 
 
-def _print_run(run: Run, as_json: bool) -> int:
+def _print_run(project: Project, run_id: str, as_json: bool) -> None:
+    run = project.runs.find(run_id)
     print_shown(as_json, run.document, f"{run.id} {run.state}")
-    return 0
+
+
+def _print_begun(project: Project, run_id: str, as_json: bool) -> None:
+    """Print a run that begins or continues, with a note if nothing serves it."""
+    _print_run(project, run_id, as_json)
+    note_if_unserved(project, set(), waits=f"toolcrib runs wait {run_id}")
 
 
 def _print_end(run: Run, as_json: bool) -> int:
