@@ -5,7 +5,7 @@ import type { ReactNode } from "react";
 import { ApiError } from "../api/client";
 import { Heading } from "./Heading";
 import { Button } from "./small";
-import { type Key, meaning, t } from "../text";
+import { type Key, t } from "../text";
 
 export function Loading() {
   return (
@@ -49,7 +49,7 @@ export function Failure({ error, retry }: { error: unknown; retry?: () => void }
   const hint = known.code === "offline" ? t("state.offline.hint") : known.hint;
   return (
     <div className="state failed" role="alert">
-      <p className="state-title">{TITLES[known.code] === undefined ? meaning(known.code) || t("state.error") : t(TITLES[known.code] ?? "state.error")}</p>
+      <p className="state-title">{t(TITLES[known.code] ?? "state.error")}</p>
       {known.message !== "" && <p>{known.message}</p>}
       {hint !== "" && <p className="muted">{hint}</p>}
       {retry !== undefined && (
