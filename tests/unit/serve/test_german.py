@@ -24,6 +24,12 @@ SHOWN = {
     },
     "guard/approvals/records.py": {"doubts_about", "_found"},
     "guard/policy/policy.py": {"_misses_annotations", "_none_fits", "_by_rule", "_own_approval", "_check"},
+    "guard/secrets/command_sources.py": None,
+    "guard/secrets/sources.py": {
+        "value_of", "require_length", "_parse", "_values", "parse_env_file", "_value", "FolderSecrets",
+        "UserSecrets",
+    },
+    "manifest/curl.py": {"entries", "secret", "headers", "body"},
     "project/config/weakening.py": None,
     "project/tools/mounted.py": {"_ALL_OF_IT", "suspicious", "_described", "_wait"},
     "project/trust/reasons.py": None,
