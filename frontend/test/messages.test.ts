@@ -1,4 +1,4 @@
-import { expect, test } from "vitest";
+import { expect, test, vi } from "vitest";
 import { texts } from "../src/text";
 
 const placeholders = (text: string) => [...text.matchAll(/\{(\w+)\}/g)].map(([, name]) => name);
@@ -30,4 +30,20 @@ test("every text is used", () => {
 test("no text stands in a page itself", () => {
   const spoken = [...source.matchAll(/(?:aria-label|placeholder|title)="([A-Z][^"]+)"/g)].map(([, text]) => text);
   expect(spoken).toEqual([]);
+});
+
+test("a German page says in German what the server says, part by part, and leaves what it does not know", async () => {
+  localStorage.setItem("toolcrib.language", "de");
+  vi.resetModules();
+  const { said, spoken } = await import("../src/text");
+  localStorage.removeItem("toolcrib.language");
+  expect(said("nobody has trusted this tool; its calls may: network: any public host: toolcrib trust greet")).toBe(
+    "niemand hat diesem Tool vertraut; seine Aufrufe dürfen: Netzwerk: jeder öffentliche Host: toolcrib trust greet",
+  );
+  expect(said("call send: write a (b); run $&")).toBe("send aufrufen: schreiben: a (b); ausführen: $&");
+  expect(said("Operation not permitted (Linux 5.12 or newer is needed.)")).toBe("Nicht erlaubt (Nötig ist Linux ab 5.12.)");
+  expect(said("My own reason; and more")).toBe("My own reason; and more");
+  expect(spoken("tool_failed", "exit 3")).toBe("Das Tool lief und schlug fehl. (exit 3)");
+  expect(spoken("yaml-tab", "line 2")).toContain("Tabulator");
+  expect(spoken("404", "HTTP 404")).toBe("HTTP 404");
 });

@@ -4,6 +4,7 @@ import createClient from "openapi-fetch";
 import { readAnswer, writeExact } from "../parts/exact";
 import { t } from "../text";
 import type { components, paths } from "./schema";
+import { said, spoken } from "../text";
 import { currentToken, forget, prefix } from "./session";
 
 export type Schemas = components["schemas"];
@@ -59,6 +60,6 @@ export async function data<T>(answer: Promise<Answered<T>>): Promise<T> {
 /** Return the error in the body of an answer. */
 export function errorOf(body: unknown, status: number): ApiError {
   const told = (body as { error?: Partial<Schemas["Problem"]> } | undefined)?.error;
-  const message = told?.message ?? `HTTP ${status}`;
-  return new ApiError(told?.code ?? String(status), message, told?.hint ?? "", told?.violations ?? [], told?.details);
+  const code = told?.code ?? String(status);
+  return new ApiError(code, spoken(code, told?.message ?? `HTTP ${status}`), said(told?.hint ?? ""), told?.violations ?? [], told?.details);
 }

@@ -6,8 +6,9 @@ import { Compartment, EditorState, StateEffect, StateField, type Text } from "@c
 import { Decoration, type DecorationSet, drawSelection, EditorView, highlightActiveLine, keymap, lineNumbers } from "@codemirror/view";
 import { tags } from "@lezer/highlight";
 import { useEffect, useEffectEvent, useRef } from "react";
+import { spoken } from "../text";
 
-export type Finding = { line: number; column: number; severity: "error" | "warning"; message: string };
+export type Finding = { line: number; column: number; severity: "error" | "warning"; rule: string; message: string };
 type Props = {
   label: string;
   text: string;
@@ -51,7 +52,7 @@ const marks = StateField.define<DecorationSet>({
     const found = effects.find((one) => one.is(mark))?.value as readonly Finding[] | undefined;
     if (found === undefined) return shown.map(changes);
     const lines = found.map((one) =>
-      Decoration.line({ class: `cm-${one.severity}`, attributes: { title: one.message } }).range(
+      Decoration.line({ class: `cm-${one.severity}`, attributes: { title: spoken(one.rule, one.message) } }).range(
         newDoc.lineAt(placeOf(newDoc, one)).from,
       ),
     );

@@ -56,7 +56,7 @@ export function Shell() {
         <Button className="search-hint end" onClick={() => setPalette(true)}>
           <Icon path={SEARCH} />
           <span>{t("app.search")}</span>
-          <kbd>Ctrl K</kbd>
+          <kbd>{t("app.search.keys")}</kbd>
         </Button>
       </header>
       <nav className="nav" aria-label={t("app.menu")}>

@@ -1,6 +1,6 @@
 import { useState } from "react";
 import type { Schemas } from "../api/client";
-import { t, touch } from "../text";
+import { said, t } from "../text";
 import { Check, chosenAfter } from "./fields";
 import { plain } from "./json";
 import { Bullets, Button } from "./small";
@@ -34,13 +34,13 @@ export function Watched({ watched, label, take }: Props) {
               <legend>{t(`watch.${name}`)}</legend>
               {grants.map((one) => (
                 <Check key={`${one.permission} ${one.value}`} on={chosen.has(one)} change={(on) => setChosen(chosenAfter(chosen, one, on))}>
-                  {plain(touch(one.words ?? ""))} <small className="muted">{plain(one.why ?? "")}</small>
+                  {plain(said(one.words ?? ""))} <small className="muted">{plain(said(one.why ?? ""))}</small>
                 </Check>
               ))}
             </fieldset>
           ),
       )}
-      {never.length > 0 && <Lines title={t("watch.closed")} lines={never.map((one) => `${touch(one.words ?? "")}: ${one.why}`)} />}
+      {never.length > 0 && <Lines title={t("watch.closed")} lines={never.map((one) => `${said(one.words ?? "")}: ${said(one.why ?? "")}`)} />}
       <details>
         <summary>{t("watch.observed")}</summary>
         {USES.map((use) => (

@@ -2,7 +2,7 @@
 
 import { type ComponentProps, type ReactNode, useEffect, useEffectEvent, useId, useState } from "react";
 import type { Schemas } from "../api/client";
-import { ago, exact, t } from "../text";
+import { ago, exact, said, t } from "../text";
 import { plain } from "./json";
 
 export function Icon({ path }: { path: string }) {
@@ -98,7 +98,7 @@ export function Bullets({ of, className = "bullets" }: { of: readonly string[]; 
   return (
     <ul className={className}>
       {of.map((one) => (
-        <li key={one}>{plain(one)}</li>
+        <li key={one}>{plain(said(one))}</li>
       ))}
     </ul>
   );

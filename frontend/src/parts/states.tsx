@@ -5,7 +5,7 @@ import type { ReactNode } from "react";
 import { ApiError } from "../api/client";
 import { Heading } from "./Heading";
 import { Button } from "./small";
-import { type Key, meaning, t } from "../text";
+import { type Key, t } from "../text";
 
 export function Loading() {
   return (
@@ -48,7 +48,7 @@ export function Failure({ error, retry }: { error: unknown; retry?: () => void }
   const known = error instanceof ApiError ? error : new ApiError("error", String(error));
   return (
     <div className="state failed" role="alert">
-      <p className="state-title">{TITLES[known.code] === undefined ? meaning(known.code) || t("state.error") : t(TITLES[known.code] ?? "state.error")}</p>
+      <p className="state-title">{t(TITLES[known.code] ?? "state.error")}</p>
       {known.message !== "" && <p>{known.message}</p>}
       {known.hint !== "" && <p className="muted">{known.hint}</p>}
       {retry !== undefined && (

@@ -2,10 +2,8 @@
 
 import type { ToolItem } from "../api/client";
 import { building } from "./building";
-import { errors } from "./errors";
 import { operations } from "./operations";
 import { pages } from "./pages";
-import { touches } from "./touches";
 
 /** Every text by its name: in English, in German. */
 export const texts = { ...pages, ...building, ...operations };
@@ -15,9 +13,16 @@ export type Key = keyof typeof texts;
 export const LANGUAGES = { en: "English", de: "Deutsch" } as const;
 type Language = keyof typeof LANGUAGES | "pseudo";
 
+type German = Record<"errors" | "rules" | "phrases", Record<string, string>>;
+const LONGEST = 2_000;
 const STORED = "toolcrib.language";
 export const language = wanted();
 const formats = formatsOf(language === "de" ? "de" : "en");
+/** The sentences of the server, which speaks English: only who reads German loads them. */
+const server: German | null = language === "de" ? (await import("../../../src/toolcrib/serve/german.json")).default : null;
+const phrases = Object.entries(server?.phrases ?? {}).map(
+  ([english, own]) => [new RegExp(`^${english.split("{}").map(literal).join("(.+?)")}$`, "s"), own] as const,
+);
 
 function wanted(): Language {
   const stored = localStorage.getItem(STORED);
@@ -53,9 +58,24 @@ export function has(key: string): key is Key {
   return key in texts;
 }
 
-/** Return what an error code means in this language; "" where the server's own message is in it. */
-export function meaning(code: string): string {
-  return language === "de" ? (errors[code] ?? "") : "";
+/** Return an error, or a finding about a manifest, in words: what its code means, and the server's sentence with the details. */
+export function spoken(code: string, message: string): string {
+  const meaning = server?.errors[code] ?? server?.rules[code];
+  return meaning === undefined ? message : `${meaning} (${message})`;
+}
+
+/** Return a sentence of the server in this language, if it is known there. One of several parts is known if each of them is. */
+export function said(line: string): string {
+  // What is longer is no sentence, and takes long to look through.
+  if (line.length > LONGEST) return line;
+  const parts = line.split("; ");
+  const own = parts.length > 1 ? parts.map(said) : [];
+  if (own.length > 0 && own.every((part, at) => part !== parts[at])) return own.join("; ");
+  for (const [pattern, phrase] of phrases) {
+    const values = pattern.exec(line)?.slice(1).map(said);
+    if (values !== undefined) return phrase.replaceAll("{}", () => values.shift() ?? "");
+  }
+  return line;
 }
 
 type Texts = Partial<Pick<ToolItem, "name" | "slug" | "displayName" | "description" | "translations">>;
@@ -65,15 +85,6 @@ export function translated({ name, slug, displayName, description, translations 
   const tag = Object.keys(translations).toSorted().find((one) => one.toLowerCase().split("-")[0] === language);
   const own = translations[tag ?? ""];
   return { title: own?.displayName || displayName || name || slug || "", about: own?.description || description || "" };
-}
-
-/** Return a line of what a call may touch in this language. */
-export function touch(line: string): string {
-  for (const [english, own] of language === "de" ? touches : []) {
-    const [before = "", value] = english.split("{}");
-    if (value === undefined ? line === english : line.startsWith(before)) return own.replace("{}", () => line.slice(before.length));
-  }
-  return line;
 }
 
 export function number(value: number): string {
@@ -107,6 +118,10 @@ function formatsOf(locale: string) {
     ago: new Intl.RelativeTimeFormat(locale, { numeric: "auto" }),
     exact: new Intl.DateTimeFormat(locale, { dateStyle: "medium", timeStyle: "medium" }),
   };
+}
+
+function literal(text: string): string {
+  return text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
 }
 
 function longer(text: string): string {

@@ -197,7 +197,7 @@ export const operations = {
   "messages.retry": ["Send again", "Erneut senden"],
 
   "machine.level": ["Sandbox", "Sandbox"],
-  "machine.cost": ["Without it: {cost}", "Ohne: {cost}"],
+  "machine.cost": ["Without it: {cost}", "Ohne das {cost}."],
   "machine.ok": ["works", "geht"],
   "machine.decide": ["May decide without a terminal", "Darf ohne Terminal entscheiden"],
 

@@ -4,6 +4,7 @@ export const pages = {
   "app.skip": ["Skip to the content", "Zum Inhalt springen"],
   "app.menu": ["Menu", "Menü"],
   "app.search": ["Search or run a command", "Suchen oder Befehl ausführen"],
+  "app.search.keys": ["Ctrl K", "Strg K"],
   "app.theme": ["Theme", "Farben"],
   "app.theme.system": ["System", "Wie das System"],
   "app.theme.light": ["Light", "Hell"],

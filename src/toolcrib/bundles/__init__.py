@@ -2,6 +2,7 @@
 
 from toolcrib.bundles.forms import (
     entry_of,
+    keep_translations,
     label_of,
     read_manifest,
     read_record,

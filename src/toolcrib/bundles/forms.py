@@ -199,6 +199,12 @@ def read_manifest(raw: bytes, path: str, *, slug: str | None = None, version: st
     return PutTool(own_slug, own_version, body)
 
 
+def keep_translations(body: ToolBody, versions: Iterable[ToolRecord]) -> ToolBody:
+    """Return a tool of a manifest, which has no place for translations, with those of its newest version."""
+    newest = next(iter(versions), None)
+    return body if newest is None else msgspec.structs.replace(body, translations=newest.translations)
+
+
 def slug_of(name: str) -> str:
     """Return the slug of a manifest's name: characters that a slug cannot have become dashes."""
     return _FOREIGN.sub("-", name).strip("-") if name.isascii() else _fitting(name, "-").strip("-")

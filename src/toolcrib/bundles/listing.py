@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from toolcrib.bundles.files import make_folder, write_derived
 from toolcrib.bundles.journal import Change, Position
-from toolcrib.bundles.records import BundleRecord, DamagedTool, ToolRecord, file_of
+from toolcrib.bundles.records import BundleRecord, DamagedTool, ToolRecord, Translation, file_of
 from toolcrib.bundles.sources import ListedTool, Order, SourceBundle
 from toolcrib.bundles.store import Store
 from toolcrib.errors import StateUnavailable, ToolNotFound
@@ -480,10 +480,15 @@ def listed_of(tool: ToolRecord, file: str = "", mark: int = 0) -> ListedTool:
         tool.modified_at,
         tool.tags,
         tuple(properties) if isinstance(properties, dict) else (),
+        _translated(tool.translations) if tool.translations else (),
         str(tool.impl.get("goFunc", "")) if tool.type == "go" else "",
         mark,
         tool.unavailable_because if isinstance(tool, DamagedTool) else "",
     )
+
+
+def _translated(translations: Mapping[str, Translation]) -> tuple[tuple[str, str], ...]:
+    return tuple((one.display_name, one.description) for one in translations.values())
 
 
 def _kind_of(manifest: str) -> str:

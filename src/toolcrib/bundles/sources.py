@@ -38,6 +38,8 @@ class ListedTool(Struct, frozen=True, gc=False, array_like=True):
     modified: str
     tags: tuple[str, ...]
     arguments: tuple[str, ...] = ()
+    translated: tuple[tuple[str, str], ...] = ()
+    """Its name and description in each other language of a record."""
     function: str = ""
     """The function of the program that a record calls; empty for other kinds."""
     mark: int = 0

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 # Raised with every change of the fields or the state: an index of another form is made again.
-_FORM = 8
+_FORM = 9
 _WAIT_S = 1.0
 _HEAP = 50_000_000
 """Bytes in memory of a writer."""

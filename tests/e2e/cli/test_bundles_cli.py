@@ -292,6 +292,17 @@ def test_get_prints_what_put_takes(bundles: Bundles) -> None:
         assert made["bundleID"] == other["id"]
     assert bundles(*TOOL, "get", "b/read-notes").out == MANIFEST
     assert bundles(*TOOL, "put", "b", "-", stdin=MANIFEST.encode()).code == 7
+    # A manifest has no place for translations: a new version has those of the one before.
+    german = {
+        "type": "native",
+        "impl": {"manifest": MANIFEST},
+        "translations": {"de": {"displayName": "Notizen"}},
+    }
+    record = {"slug": "read-notes", "version": "3"} | german
+    bundles.ok("bundle", "create", "c")
+    bundles.ok(*TOOL, "put", "c", "-", stdin=json.dumps(record).encode())
+    newer = bundles(*TOOL, "get", "c/read-notes").out.replace("version: 3", "version: 4")
+    assert bundles.ok(*TOOL, "put", "c", "-", stdin=newer.encode())["translations"] == german["translations"]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 import sys
@@ -9,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests import mcp_servers
 from tests.browser import DESK, PHONE
@@ -19,6 +20,7 @@ from tests.http_server import HttpServerProcess, http_server
 from toolcrib.guard import Ledger
 from toolcrib.project import load_config
 from toolcrib.project.trust.trust import settings_rows
+from toolcrib.sandbox.levels.probe import kernel_mechanism
 from toolcrib.state import PROJECT, SqliteDatabase, Vault
 from toolcrib.state.outgoing.outbox import ChannelMessages
 
@@ -356,3 +358,19 @@ def test_the_pages_are_accessible_and_fit(
         assert page.evaluate(TABLES) == 0, path
         days = [box["x"] for one in page.locator(".days .ends span").all() if (box := one.bounding_box())]
         assert days == sorted(days), path  # As the bars, in every language.
+
+
+def test_what_the_machine_lacks_is_said_in_german(opened: Open) -> None:
+    browser = opened(locale="de-DE")
+    browser.log_in("/runs")
+    found = kernel_mechanism("openat2", str(errno.ENOSYS))
+
+    def answer(route: Route) -> None:
+        document = route.fetch().json()
+        lacking = {name: getattr(found, name) for name in ("name", "ok", "required", "detail", "cost")}
+        route.fulfill(json={**document, "mechanisms": [lacking, *document["mechanisms"]]})
+
+    browser.page.route("**/doctor", answer)
+    row = browser.go("/operations/machine").get_by_role("listitem").filter(has_text="openat2").first
+    expect(row).to_contain_text("Der Kernel kennt das nicht (Nötig ist Linux ab 5.12.)")
+    expect(row).to_contain_text("Ohne das laufen Befehle und Python-Tools nur mit der Stufe landlock")

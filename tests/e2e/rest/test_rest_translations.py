@@ -45,6 +45,20 @@ def test_translations_are_kept_by_lists_exports_imports_and_the_trash(bundle: Bu
     assert "translations" not in bundle.send("PUT", BUNDLE).json
 
 
+def test_a_new_version_from_a_manifest_keeps_the_translations(bundle: Bundle) -> None:
+    native = {"type": "native", "impl": {"manifest": MANIFEST}}
+    yaml = {"Content-Type": "application/yaml"}
+    assert bundle.send_tool("PUT", native | {"translations": GERMAN}, "word-count", "1").status == 201
+    path = f"{bundle.path}/tools/word-count/version"
+    text = MANIFEST.replace("version: 1", "version: 2").encode()
+    assert bundle.server.send("PUT", f"{path}/2", text, yaml).json["translations"] == GERMAN
+    text = MANIFEST.replace("version: 1", "version: 3")
+    assert (
+        "translations"
+        not in bundle.send_tool("PUT", {**native, "impl": {"manifest": text}}, "word-count", "3").json
+    )
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [

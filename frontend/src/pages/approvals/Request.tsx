@@ -5,7 +5,7 @@ import {
   announce, Badge, Button, Choice, Code, Fold, Left, Line, Pairs, plain, readObject, shownExact, useAction, useRead,
   Value, When, writeExact,
 } from "../../parts";
-import { t, touch } from "../../text";
+import { said, t } from "../../text";
 import { Facts } from "./Facts";
 
 type Approval = Schemas["ApprovalAnswer"];
@@ -42,12 +42,12 @@ function One({ request, group }: { request: Approval; group: Approval[] }) {
           {t("approvals.expires")} <Left moment={request.expiresAt} ended={() => void client.invalidateQueries()} />
         </span>
       </div>
-      <p>{plain(request.reason)}</p>
+      <p>{plain(said(request.reason))}</p>
       <p className="line row-facts">
         <span>{t("approvals.by", { caller: plain(callers.join(", ")) })}</span>
         <When moment={request.askedAt} />
         {request.touches.map((one) => (
-          <Badge key={one}>{plain(touch(one))}</Badge>
+          <Badge key={one}>{plain(said(one))}</Badge>
         ))}
       </p>
       {edited === null ? (

@@ -1,6 +1,6 @@
 import { api, data, type Schemas } from "../../api/client";
 import { Badge, Bullets, DiffLines, Fold, plain, Shown, Sure, useAction, useRead } from "../../parts";
-import { t, touch } from "../../text";
+import { said, t, translated } from "../../text";
 import { groupsBy } from "./diff";
 
 type Waiting = Schemas["ToolTrust"];
@@ -21,7 +21,7 @@ export function TrustInbox() {
               <ul className="rows">
                 {waiting.map(({ key, allows }) => (
                   <li key={key} className="row">
-                    <code>{key}</code> <span>{plain(allows)}</span>
+                    <code>{key}</code> <span>{plain(said(allows))}</span>
                   </li>
                 ))}
               </ul>
@@ -52,14 +52,14 @@ function Group({ group }: { group: Waiting[] }) {
         {group.map((tool) => (
           <li key={tool.name} className="stack">
             <p className="line">
-              <strong>{tool.name}</strong> <Badge tone="warn">{t(`trust.${tool.status === "new" ? "new" : "changed"}`)}</Badge>
+              <Name tool={tool} /> <Badge tone="warn">{t(`trust.${tool.status === "new" ? "new" : "changed"}`)}</Badge>
               {tool.maker !== null && <span className="muted">{plain(tool.maker)}</span>}
               <Sure label={t("trust.give", { name: tool.name })} disabled={give.isPending} act={() => give.mutate([tool])} />
             </p>
             <Fold title={t(tool.status === "new" ? "trust.files" : "trust.diff")}>
               {() => (
                 <div className="stack">
-                  <Bullets of={tool.touches.map(touch)} />
+                  <Bullets of={tool.touches} />
                   <DiffLines text={tool.diff} />
                 </div>
               )}
@@ -68,5 +68,15 @@ function Group({ group }: { group: Waiting[] }) {
         ))}
       </ul>
     </div>
+  );
+}
+
+function Name({ tool }: { tool: Waiting }) {
+  const { title } = translated(tool);
+  return (
+    <>
+      <strong>{title}</strong>
+      {title !== tool.name && <code className="muted">{tool.name}</code>}
+    </>
   );
 }

@@ -4,7 +4,7 @@ import {
   writeExact,
 } from "../../parts";
 import { t } from "../../text";
-import { errors } from "../../text/errors";
+import german from "../../../../src/toolcrib/serve/german.json";
 import { loggedState, StateBadge } from "../runs/states";
 import "../runs/runs.css";
 import "./audit.css";
@@ -20,7 +20,7 @@ const KNOWN = {
     "SANDBOX_LOWERED", "AUDIT_RECOVERED", "AUDIT_RESUMED", "AUDIT_ROTATED", "AUDIT_GAP",
   ],
   status: ["success", "error", "refused", "pending", "interrupted"],
-  code: Object.keys(errors),
+  code: Object.keys(german.errors),
 };
 type Lines = Schemas["LinePage"]["lines"];
 

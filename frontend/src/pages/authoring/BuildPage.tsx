@@ -5,7 +5,7 @@ import {
   announce, Bullets, Button, Choice, Code, Failure, type Finding, type Grant, Heading, Loading, plain, type Schema,
   Shown, Tabs, useRead,
 } from "../../parts";
-import { has, t, translated } from "../../text";
+import { has, spoken, t, translated } from "../../text";
 import { DraftTest } from "./DraftTest";
 import { given, nextVersion, textOf, useChecked, useDraft } from "./drafts";
 import { RecipeForm } from "./RecipeForm";
@@ -174,7 +174,7 @@ function whyNot(found: ReturnType<typeof answersOf>): string {
 function inWords({ rule, where, severity, message }: Schemas["Finding"]): string {
   const key = `recipe.wrong.${rule}`;
   if (has(key) && !where.endsWith("entrypoint")) return t(key, { what: /`(.*?)`/.exec(message)?.[1] ?? "" });
-  return severity === "error" || has(key) ? t("recipe.wrong") : plain(message);
+  return severity === "error" || has(key) ? t("recipe.wrong") : plain(spoken(rule, message));
 }
 
 function Findings({ found, open }: { found: readonly Finding[]; open: (finding: Finding) => void }) {
@@ -182,7 +182,7 @@ function Findings({ found, open }: { found: readonly Finding[]; open: (finding: 
     <ul className="stack findings" aria-label={t("build.findings")} aria-live="polite">
       {found.map((one) => (
         <li key={`${one.line} ${one.column} ${one.message}`} className={one.severity}>
-          <Button look="quiet" onClick={() => open({ ...one })}>{`${t("build.line", { line: one.line })}: ${plain(one.message)}`}</Button>
+          <Button look="quiet" onClick={() => open({ ...one })}>{`${t("build.line", { line: one.line })}: ${plain(spoken(one.rule, one.message))}`}</Button>
         </li>
       ))}
     </ul>

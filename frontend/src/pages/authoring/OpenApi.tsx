@@ -82,11 +82,7 @@ function Operation({ operation, chosen, change }: OperationProps) {
         <Check on={chosen} disabled={tool === undefined} change={(on) => change(tool ?? "", on)}>
           <strong>{tool ?? t("import.skipped")}</strong> <code>{`${method} ${plain(path)}`}</code>
         </Check>
-        {[...(reason === undefined ? [] : [reason]), ...notes].map((line) => (
-          <p key={line} className="muted">
-            {plain(line)}
-          </p>
-        ))}
+        <Bullets className="muted" of={[...(reason === undefined ? [] : [reason]), ...notes]} />
       </div>
     </li>
   );

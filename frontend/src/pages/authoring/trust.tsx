@@ -1,7 +1,7 @@
 import { type ReactNode, useRef, useState } from "react";
 import { send } from "../../api/client";
 import { Bullets, Check, Decide, Dialog, plain } from "../../parts";
-import { t, touch } from "../../text";
+import { said, t } from "../../text";
 import type { DraftTool } from "./drafts";
 
 type Question = { tool: DraftTool; watch: boolean; answer: (yes: boolean) => void };
@@ -57,6 +57,6 @@ export function useTrusted(draft: { text: string } | { tool: string }, look: () 
 }
 
 export function Touches({ tool }: { tool: DraftTool }) {
-  if (tool.unavailableBecause !== null) return <p className="wrong">{t("tool.unavailable", { reason: plain(tool.unavailableBecause) })}</p>;
-  return <Bullets of={tool.touches.map(touch)} />;
+  if (tool.unavailableBecause !== null) return <p className="wrong">{t("tool.unavailable", { reason: plain(said(tool.unavailableBecause)) })}</p>;
+  return <Bullets of={tool.touches} />;
 }

@@ -1,7 +1,7 @@
 import { Link } from "@tanstack/react-router";
 import { api, type Schemas } from "../../api/client";
 import { Code, Fold, plain, Shown, shownExact, useRead } from "../../parts";
-import { t } from "../../text";
+import { spoken, t } from "../../text";
 import { Change, ENDED } from "../runs/change";
 import { StateBadge } from "../runs/states";
 import { CallResult } from "../tools/Result";
@@ -32,7 +32,7 @@ export function Turn({ id }: { id: string }) {
               ))}
               {writing !== "" && <p className="said-text">{plain(writing)}</p>}
               {active && <Working run={found} />}
-              {found.error !== null && <p className="wrong">{plain(found.error.message)}</p>}
+              {found.error !== null && <p className="wrong">{plain(spoken(found.error.code, found.error.message))}</p>}
             </div>
           </>
         )}

@@ -1,6 +1,6 @@
 import { api } from "../../api/client";
 import { Badge, Pairs, plain, Row, Shown, useRead } from "../../parts";
-import { t } from "../../text";
+import { said, t } from "../../text";
 
 /** How well this machine can confine tools: what `toolcrib doctor` prints. */
 export function Machine() {
@@ -24,7 +24,7 @@ export function Machine() {
             {found.mechanisms.map(({ name, ok, required, detail, cost }) => (
               <Row
                 key={name}
-                title={name}
+                title={said(name)}
                 marks={
                   <>
                     <Badge tone={ok ? "good" : required ? "bad" : "warn"}>{t(ok ? "machine.ok" : "secrets.missing")}</Badge>
@@ -32,8 +32,8 @@ export function Machine() {
                   </>
                 }
               >
-                {detail !== "works" && <p>{plain(detail)}</p>}
-                {!ok && <p className="muted">{t("machine.cost", { cost })}</p>}
+                {detail !== "works" && <p>{plain(said(detail))}</p>}
+                {!ok && <p className="muted">{t("machine.cost", { cost: said(cost) })}</p>}
               </Row>
             ))}
           </ul>

@@ -1,7 +1,7 @@
 import { useRef, useState } from "react";
 import { api, data, type Schemas } from "../../api/client";
 import { announce, Button, Code, Failure, Form, type Grant, Line, Lines, plain, Send, useAction, valuesOf, Watched } from "../../parts";
-import { t } from "../../text";
+import { spoken, t } from "../../text";
 import { listOf } from "./lists";
 
 type Entry = Schemas["ServerEntry"];
@@ -79,7 +79,7 @@ export function NewServer({ old, done }: Props) {
             <Button disabled={watch.isPending} onClick={() => watch.mutate({ ...seen, trust: found.digest })}>{t("watch.server")}</Button>
           </div>
           {watch.error !== null && <Failure error={watch.error} />}
-          {watch.data?.error != null && <p className="wrong">{plain(watch.data.error.message)}</p>}
+          {watch.data?.error != null && <p className="wrong">{plain(spoken(watch.data.error.code, watch.data.error.message))}</p>}
           {watch.data !== undefined && (
             <>
               {watch.data.tools.length > 0 && <p className="muted">{t("watch.tools", { tools: watch.data.tools.join(", ") })}</p>}

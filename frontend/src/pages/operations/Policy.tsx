@@ -2,7 +2,7 @@ import { useMutation } from "@tanstack/react-query";
 import { useState } from "react";
 import { api, data, type Schemas } from "../../api/client";
 import { Card, EffectBadge, Form, JsonLines, Line, plain, readObject, Send, Shown, useRead, writeExact } from "../../parts";
-import { t } from "../../text";
+import { said, t } from "../../text";
 import { Rehearsal } from "./Rehearsal";
 
 /** The rules in force, why they decide as they do, and a rule tried on past calls. */
@@ -77,7 +77,7 @@ function Explained({ found }: { found: Schemas["Explanation"] }) {
   return (
     <div role="status" className="stack">
       <p>
-        <EffectBadge effect={found.effect} /> {plain(found.why)}
+        <EffectBadge effect={found.effect} /> {plain(said(found.why))}
       </p>
       {found.arguments === null && <p className="muted">{t("policy.strictest")}</p>}
       {!found.listed && <p className="muted">{t("policy.unlisted")}</p>}
@@ -95,5 +95,5 @@ function Explained({ found }: { found: Schemas["Explanation"] }) {
 
 function answerOf({ matched, condition, why }: Schemas["Step"]): string {
   if (matched === true) return t("policy.matches");
-  return matched === null ? t("policy.may", { why }) : t("policy.no", { condition: condition ?? "", why });
+  return matched === null ? t("policy.may", { why: said(why) }) : t("policy.no", { condition: condition ?? "", why: said(why) });
 }

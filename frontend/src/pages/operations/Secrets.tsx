@@ -1,6 +1,6 @@
 import { api, data, type Schemas } from "../../api/client";
 import { announce, Badge, Empty, plain, Row, Rows, SetSecret, Shown, Sure, useAction, useRead } from "../../parts";
-import { t } from "../../text";
+import { said, t } from "../../text";
 
 const TONES = { resolved: "good", missing: "warn", unreadable: "bad" } as const;
 
@@ -33,14 +33,14 @@ function Secret({ secret }: { secret: Schemas["SecretState"] }) {
       marks={
         <>
           <Badge tone={TONES[state]}>{t(`secrets.${state}`)}</Badge>
-          {source !== null && <span className="muted">{t("secrets.from", { source: plain(source) })}</span>}
+          {source !== null && <span className="muted">{t("secrets.from", { source: plain(said(source)) })}</span>}
         </>
       }
       facts={[t("secrets.tools", { tools: wanted.join(", ") }), hosts.length === 0 ? null : t("secrets.hosts", { hosts: hosts.join(", ") })]}
       end={<SetSecret name={name}>{own && <Sure label={t("secrets.remove")} disabled={remove.isPending} act={() => remove.mutate()} />}</SetSecret>}
     >
       {short && <p className="wrong">{t("secrets.short")}</p>}
-      {reason !== null && <p className="wrong">{plain(`${reason}. ${hint ?? ""}`)}</p>}
+      {reason !== null && <p className="wrong">{plain(`${said(reason)}. ${said(hint ?? "")}`)}</p>}
     </Row>
   );
 }

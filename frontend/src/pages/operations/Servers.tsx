@@ -1,7 +1,7 @@
 import { useState } from "react";
 import { api, data, type Schemas } from "../../api/client";
 import { announce, Badge, Bullets, Button, Code, Decide, Dialog, Empty, Fold, plain, Shown, Sure, useAction, useRead } from "../../parts";
-import { t } from "../../text";
+import { said, spoken, t } from "../../text";
 import { NewServer } from "./NewServer";
 
 type Server = Schemas["ServerAnswer"];
@@ -24,7 +24,7 @@ export function Servers() {
           {found.length === 0 && <Empty title={t("servers.none")} hint={t("servers.none.hint")} />}
           {[...Object.entries(wrong), ...Object.entries(notes)].map(([name, reason]) => (
             <p key={`${name} ${reason}`} className="warnings">
-              {t("servers.failed", { name, reason: plain(reason) })}
+              {t("servers.failed", { name, reason: plain(said(reason)) })}
             </p>
           ))}
           <ul className="stack">
@@ -60,8 +60,8 @@ function ServerCard({ server }: { server: Server }) {
       {server.state === "not trusted" && <p className="warnings">{t("servers.trust")}</p>}
       {server.error !== null && (
         <div className="stack problem">
-          <p>{plain(server.error.message)}</p>
-          {server.error.hint !== null && <p>{plain(server.error.hint)}</p>}
+          <p>{plain(spoken(server.error.code, server.error.message))}</p>
+          {server.error.hint !== null && <p>{plain(said(server.error.hint))}</p>}
         </div>
       )}
       <Lines title={t("servers.tools", { n: server.tools.length })} lines={server.tools} />

@@ -1,6 +1,6 @@
 import { api } from "../../api/client";
 import { Badge, Bullets, Card, Empty, Row, Rows, Shown, useRead, When } from "../../parts";
-import { number, t } from "../../text";
+import { number, said, t } from "../../text";
 
 const AGAIN_MS = 5_000;
 
@@ -22,7 +22,7 @@ export function Workers() {
               >
                 <Bullets
                   className="wrong"
-                  of={Object.entries(one.refused).map(([reason, tools]) => t("workers.refused", { reason, tools: tools.join(", ") }))}
+                  of={Object.entries(one.refused).map(([reason, tools]) => t("workers.refused", { reason: said(reason), tools: tools.join(", ") }))}
                 />
               </Row>
             )}

@@ -2,7 +2,7 @@ import { Link, useParams } from "@tanstack/react-router";
 import { memo } from "react";
 import { api, type Schemas } from "../../api/client";
 import { Card, Code, Fold, Heading, plain, Shown, useRead, useSome, Value, When, writeExact } from "../../parts";
-import { number, t } from "../../text";
+import { number, spoken, t } from "../../text";
 import { CallResult } from "../tools/Result";
 import { Change } from "./change";
 import { Fork } from "./Fork";
@@ -57,7 +57,7 @@ function Head({ run }: { run: Schemas["Timeline"] }) {
       </p>
       {run.error !== null && (
         <p className="problem" role="alert">
-          <code>{run.error.code}</code> {plain(run.error.message)}
+          <code>{run.error.code}</code> {plain(spoken(run.error.code, run.error.message))}
         </p>
       )}
       <div className="line run-actions">

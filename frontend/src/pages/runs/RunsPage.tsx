@@ -1,7 +1,7 @@
 import { Link } from "@tanstack/react-router";
 import { api, data } from "../../api/client";
 import { Choice, Empty, Filters, Heading, Pages, plain, queryOf, useAddress, usePages, When } from "../../parts";
-import { number, t } from "../../text";
+import { number, spoken, t } from "../../text";
 import { ChangeAll } from "./ChangeAll";
 import { NewRun } from "./NewRun";
 import { STATES, StateBadge } from "./states";
@@ -41,7 +41,7 @@ export function Page() {
                 {run.agent}
               </Link>
               <p className="row-about">{plain(run.prompt.slice(0, 300))}</p>
-              {run.error !== null && <p className="row-about wrong">{plain(run.error.message.slice(0, 300))}</p>}
+              {run.error !== null && <p className="row-about wrong">{plain(spoken(run.error.code, run.error.message).slice(0, 300))}</p>}
             </div>
             <p className="row-usage">
               <span>{t("run.tokens", { n: number(run.inputTokens + run.outputTokens) })}</span>

@@ -1,6 +1,6 @@
 import { api, type Tool } from "../../api/client";
 import { Card, EffectBadge, plain, Shown, useRead } from "../../parts";
-import { type Key, t } from "../../text";
+import { type Key, said, t } from "../../text";
 import { pathOf } from "./paths";
 
 const KNOWN: Record<string, Key> = { page: "tool.callers.page", cli: "tool.callers.cli", mcp: "tool.callers.mcp" };
@@ -25,7 +25,7 @@ export function Callers({ tool }: { tool: Tool }) {
                 <li key={caller} className="line">
                   <EffectBadge effect={effect} />
                   <span>{known === undefined ? plain(caller) : t(known)}</span>
-                  {effect !== "allow" && <span className="muted">{plain(why)}</span>}
+                  {effect !== "allow" && <span className="muted">{plain(said(why))}</span>}
                 </li>
               );
             })}

@@ -1,6 +1,6 @@
 import { api, type Schemas } from "../../api/client";
 import { Bullets, Code, plain, Save, Shown, shownExact, useRead, writeExact } from "../../parts";
-import { meaning, number, t } from "../../text";
+import { number, said, spoken, t } from "../../text";
 import { StateBadge } from "../runs/states";
 import type { CallEvent, Ended } from "./call";
 
@@ -11,7 +11,7 @@ export function Progress({ events, running }: { events: CallEvent[]; running: bo
   const output = events.map(({ kind, data }) => (kind === "chunk" ? (data.text ?? "") : "")).join("");
   return (
     <>
-      {waiting !== undefined && <p className="warnings">{t("test.waiting", { reason: waiting.message ?? "" })}</p>}
+      {waiting !== undefined && <p className="warnings">{t("test.waiting", { reason: said(waiting.message ?? "") })}</p>}
       {progress !== undefined && (
         <p className="line">
           <progress value={progress.done ?? undefined} max={progress.total ?? undefined} />
@@ -92,11 +92,10 @@ function Problem({ error }: { error: Schemas["Problem"] | undefined }) {
   if (error === undefined) return null;
   return (
     <div className="stack problem">
-      {meaning(error.code) !== "" && <p>{meaning(error.code)}</p>}
       <p>
-        <code>{error.code}</code> {plain(error.message)}
+        <code>{error.code}</code> {plain(spoken(error.code, error.message))}
       </p>
-      {error.hint != null && error.hint !== "" && <p className="muted">{plain(error.hint)}</p>}
+      {error.hint != null && error.hint !== "" && <p className="muted">{plain(said(error.hint))}</p>}
       <ul className="bullets">
         {(error.violations ?? []).map(({ path, message }) => (
           <li key={`${path} ${message}`}>

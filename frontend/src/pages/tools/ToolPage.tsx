@@ -4,7 +4,7 @@ import { api, data, type Tool } from "../../api/client";
 import {
   announce, Bullets, Button, Card, Code, type Grant, Heading, Pairs, SchemaTree, Shown, useRead, When, writeExact,
 } from "../../parts";
-import { type Key, number, t, touch, translated } from "../../text";
+import { type Key, number, said, t, translated } from "../../text";
 import { draftOf, given, nextVersion, textOf } from "../authoring/drafts";
 import { useTrusted } from "../authoring/trust";
 import { Actions } from "./Actions";
@@ -49,7 +49,7 @@ function Whole({ tool }: { tool: Tool }) {
       <Tester key={start.turn} tool={tool} schema={tool.argSchema} start={start.text} call={callOf(tool)} watch={watch} question={question} />
       <div className="tool-facts">
         <Card title={t("tool.touches")}>
-          <Bullets of={tool.touches.length === 0 ? [t("tool.touches.none")] : tool.touches.map(touch)} />
+          <Bullets of={tool.touches.length === 0 ? [t("tool.touches.none")] : tool.touches} />
         </Card>
         <Card title={t("recipe.arguments")}>
           <SchemaTree schema={tool.argSchema} none={t("tool.arguments.none")} />
@@ -100,8 +100,8 @@ function Warnings({ tool }: { tool: Tool }) {
   const lines = [
     tool.isEnabled ? null : t("tool.disabled"),
     tool.trust === null ? null : t(`tool.trust.${tool.trust}`),
-    tool.unavailableBecause === null ? null : t("tool.unavailable", { reason: tool.unavailableBecause }),
-    tool.asks === null ? null : t("tool.asks", { reason: tool.asks }),
+    tool.unavailableBecause === null ? null : t("tool.unavailable", { reason: said(tool.unavailableBecause) }),
+    tool.asks === null ? null : t("tool.asks", { reason: said(tool.asks) }),
   ].filter((line) => line !== null);
   return <Bullets className="warnings" of={lines} />;
 }

@@ -1,13 +1,13 @@
 import { Link } from "@tanstack/react-router";
 import type { ToolItem } from "../../api/client";
 import { Badge, When } from "../../parts";
-import { t, touch, translated } from "../../text";
+import { said, t, translated } from "../../text";
 import { toolPath } from "./paths";
 import { Toggle } from "./Toggle";
 
 export function ToolRow({ tool }: { tool: ToolItem }) {
   const { title, about } = translated(tool);
-  const touches = tool.touches.map(touch);
+  const touches = tool.touches.map(said);
   return (
     <li className="row">
       <div className="row-main">

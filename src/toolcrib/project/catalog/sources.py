@@ -309,7 +309,7 @@ def _entry(
     at, id_ = written_ns(changed_ns), derived_id(source.id, name, str(version))
     # By position, in its order: names take twice as long.
     return ListedTool(
-        source.id, id_, id_, slug, label, name, "", type, kind, enabled, at, at, tags, (), "", 0, "", name
+        source.id, id_, id_, slug, label, name, "", type, kind, enabled, at, at, tags, (), (), "", 0, "", name
     )
 
 

@@ -343,6 +343,12 @@ def tool_of(record: ToolRecord, bundle: str) -> tuple[Tool | None, Document | No
     name = stored_name(bundle, record.slug, record.version)
     translations = msgspec.to_builtins(record.translations or {})
     tool = replace(
-        entry.tool, name=name, bundle=bundle, version=record.version, source=source, translations=translations
+        entry.tool,
+        name=name,
+        bundle=bundle,
+        version=record.version,
+        source=source,
+        display_name=record.display_name,
+        translations=translations,
     )
     return tool, entry.document, entry.found

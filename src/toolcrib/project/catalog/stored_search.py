@@ -8,7 +8,7 @@ list in memory, so what is gone or disabled is never shown, even if the index is
 from __future__ import annotations
 
 import shutil
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from threading import Lock
@@ -226,7 +226,12 @@ def _rank(tool: ListedTool) -> int:
 
 
 def _entry(tool: ListedTool) -> SearchEntry:
-    names: Sequence[str] = dict.fromkeys((tool.slug, tool.name)) if tool.name else (tool.slug,)  # type: ignore[assignment]
+    names, about = [tool.slug, tool.name], tool.description
+    for name, text in tool.translated:
+        names.append(name)
+        about += f"\n{text}"
     labels = [f"in:{tool.bundle}", *(() if tool.enabled else (_OFF,))]
     labels += [_calls(tool.function)] if tool.function else []
-    return SearchEntry(tuple(names), tool.kind, tool.tags, tool.description, tool.arguments, labels)
+    return SearchEntry(
+        tuple(filter(None, dict.fromkeys(names))), tool.kind, tool.tags, about, tool.arguments, labels
+    )

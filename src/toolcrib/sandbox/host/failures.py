@@ -81,7 +81,7 @@ def explain(message: str) -> ToolcribError:
 def why(mechanism: str, code: int) -> str:
     """Return an errno in words; for namespaces "no space left on device" means something else."""
     if code == errno.ENOSPC and mechanism.endswith("namespace"):
-        return "the number of namespaces is limited (sysctl user.max_*_namespaces)"
+        return "the number of namespaces is limited: sysctl user.max_*_namespaces"
     return os.strerror(code)
 
 

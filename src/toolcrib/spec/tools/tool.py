@@ -85,6 +85,8 @@ class Tool:
     owner: str = ""
     files: tuple[str, ...] = ()
     """Files and folders of its code, from the project's root, in place of the folders of its scripts."""
+    display_name: str = ""
+    """Of a record: the name that people read."""
     translations: dict[str, dict[str, str]] = field(default_factory=dict)
     """Of a record: language tag to the `displayName` and `description` that people read in it."""
 

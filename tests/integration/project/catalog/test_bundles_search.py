@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.commands import Forked, complete
@@ -20,6 +21,7 @@ from tests.conftest import need
 from tests.crib import Crib
 from toolcrib import Project
 from toolcrib.bundles import BundleBody, Store, ToolBody
+from toolcrib.bundles.records import Translation
 from toolcrib.errors import InvalidInput
 from toolcrib.project.catalog import stored_search
 from toolcrib.project.catalog.bundles import Bundles, Wish
@@ -166,6 +168,18 @@ def test_words_of_any_script_and_spelling(root: Path, store: Store, mine: str) -
     assert found(bundles, "天气") == ["查天气"]
     assert found(bundles, "creme BRULEE") == ["menu"]
     assert found(bundles, "caseArgument") == ["x"]
+
+
+def test_the_words_of_every_language_of_a_record_are_found(root: Path, store: Store, mine: str) -> None:
+    german = {"de": Translation(display_name="Vorhersage", description="Das Wetter. Auch Regen.")}
+    store.put_tool(mine, "sky", "1", msgspec.structs.replace(tool("Forecast"), translations=german))
+    store.put_tool(mine, "sea", "1", tool("Regenbogen"))
+    bundles = Project.open(root).bundles
+    for query in ("vorhersage", "Vorher", "wetter", "vorhersahe", "forecast"):
+        assert found(bundles, query) == ["sky"], query
+    assert found(bundles, "regen") == ["sea", "sky"]  # A beginning goes before a word.
+    store.put_tool(mine, "sky", "2", tool("Forecast"))
+    assert [one.version for one in bundles.search("vorhersage").tools] == ["1"]
 
 
 def test_each_hit_is_on_one_page_while_tools_come_go_and_are_switched(

@@ -60,18 +60,22 @@ def put_command(
 
     FILE is a JSON record, a tool.yml, or - for standard input. A version that exists is never changed.
     """
-    from toolcrib.bundles import read_manifest, read_record, require_one_name
+    from toolcrib.bundles import keep_translations, read_manifest, read_record, require_one_name
 
     raw = read_input(file)
     store = open_store(data)
     found = find_bundle(store, bundle)
     # What `tool get` prints: a record begins with a brace, or with a comment.
-    if file.endswith(_MANIFEST) or (file == "-" and not raw.lstrip(_BLANK).startswith((b"{", b"/"))):
+    is_record = raw.lstrip(_BLANK).startswith((b"{", b"/"))
+    is_manifest = file.endswith(_MANIFEST) or (file == "-" and not is_record)
+    if is_manifest:
         made = read_manifest(raw, file, slug=slug, version=version)
     else:
         made = read_record(raw, found.id, slug=slug, version=version)
     if made.body.type == "native":
-        require_one_name(made.slug, made.body, listing_of(store).versions(made.slug, [found.id]))
+        versions = listing_of(store).versions(made.slug, [found.id])
+        require_one_name(made.slug, made.body, versions)
+        made = made._replace(body=keep_translations(made.body, versions)) if is_manifest else made
     tool = store.put_tool(found.id, *made)
     print_change(as_json, document_of(tool), f"created {tool_name(found, tool)}")
 

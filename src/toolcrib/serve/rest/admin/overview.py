@@ -6,8 +6,10 @@ from typing import Literal
 
 from msgspec import UNSET, Struct, UnsetType, convert
 
+from toolcrib.bundles.records import Translations
 from toolcrib.errors import ConflictError, DeniedError, ToolNotFound
 from toolcrib.project.reports import describe_machine
+from toolcrib.project.trust.sheets import TrustSheet
 from toolcrib.serve.http import Answer, Problem, Routes
 from toolcrib.serve.rest.records import Body
 from toolcrib.serve.rest.services import RestRequest, require_person
@@ -50,6 +52,9 @@ class ToolTrust(Struct, kw_only=True, rename="camel"):
     """One tool, agent or workflow of the project, as it is shown to the person who trusts it."""
 
     name: str
+    display_name: str
+    """The name that people read; empty for a tool that is no record."""
+    translations: Translations
     status: str
     """`trusted`, `changed` or `new`."""
     waits: bool
@@ -151,10 +156,15 @@ def show_trust(request: RestRequest) -> Answer:
         TrustState(
             accepted=project.trust.given,
             waiting=[WaitingSetting(key=weak.name, allows=weak.allows) for weak in project.waiting],
-            tools=[convert({"waits": sheet.waits, **sheet.as_dict()}, ToolTrust) for sheet in sheets],
+            tools=list(map(_shown, sheets)),
             errors=[convert(error.as_dict(), Problem) for error in errors],
         )
     )
+
+
+def _shown(sheet: TrustSheet) -> ToolTrust:
+    texts = {"displayName": sheet.tool.display_name, "translations": sheet.tool.translations}
+    return convert({"waits": sheet.waits, **texts, **sheet.as_dict()}, ToolTrust)
 
 
 @ROUTES.add("POST", "/trust", "admin", {204: None}, DeniedError, ToolNotFound, ConflictError, body=NewTrust)

@@ -7,7 +7,15 @@ from collections.abc import Callable
 import msgspec
 from msgspec import Struct
 
-from toolcrib.bundles import RecordedChange, Revision, ToolBody, ToolRecord, read_manifest, require_one_name
+from toolcrib.bundles import (
+    RecordedChange,
+    Revision,
+    ToolBody,
+    ToolRecord,
+    keep_translations,
+    read_manifest,
+    require_one_name,
+)
 from toolcrib.bundles.answers import ToolAnswer
 from toolcrib.bundles.forms import PutTool, native_tool, require_usable
 from toolcrib.bundles.records import check_slug, check_tool_body, check_version
@@ -140,17 +148,23 @@ def list_changes(request: RestRequest) -> Answer:
 )
 @once
 def put_tool(request: RestRequest) -> Answer:
-    """Create a version of a tool, from a record or from a native manifest. One that exists stays as it is."""
+    """Create a version of a tool, from a record or from a native manifest. One that exists stays as it is.
+
+    From a manifest it has the `translations` of the newest version.
+    """
     bundle_id, slug, version = named_tool(request)
     check_slug(slug)
     check_version(version)
     check_preconditions(request.http.headers, None)  # A version that exists is never replaced.
-    if request.media_type == _YAML:
+    is_manifest = request.media_type == _YAML
+    if is_manifest:
         body = read_manifest(request.data, f"{slug}.yml", slug=slug, version=version).body
     else:
         body = _from_record(request.body(), bundle_id, slug, version)
     if body.type == "native":
-        require_one_name(slug, body, _versions(request.services, bundle_id, slug))
+        versions = _versions(request.services, bundle_id, slug)
+        require_one_name(slug, body, versions)
+        body = keep_translations(body, versions) if is_manifest else body
     text = msgspec.json.encode(body, order="deterministic")
     # By a token, it counts as made by an agent: a person has to see it before it runs.
     with noting_makers(request, {request.services.name(bundle_id, slug, version): text}):
