@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from itertools import islice
 from operator import attrgetter
 from pathlib import Path
@@ -402,11 +402,17 @@ class ProjectTrust:
     def waiting(self, *, everything: bool = False, after: str = "", most: int | None = None) -> list[Tool]:
         """Return the first of these `tools` that do not run before a person trusts them, or all."""
         with self._sweeping:  # Of threads that ask at the same time, one looks at all files.
-            makers, held, digest = self.ledger.makers(), self.ledger.every(), self._fingerprints()
+            makers, known, held = self.ledger.makers(), self.ledger.known(), self.ledger.every()
+            digests, paths = cache(self._fingerprints), Paths()
+
+            def holds(tool: Tool) -> bool:
+                key = subject_of(tool), tool.bundle
+                # For tools that nobody has trusted the files of all others are not looked at.
+                digest = digests()(tool) if key in known else self._fingerprint(tool, paths)
+                return (*key, digest.digest) in held
 
             def waits(tool: Tool) -> bool:
-                holds = lambda: (subject_of(tool), tool.bundle, digest(tool).digest) in held  # noqa: E731
-                return self._waits(tool, makers.get(tool.name), holds) is not None
+                return self._waits(tool, makers.get(tool.name), partial(holds, tool)) is not None
 
             return list(islice(filter(waits, self.tools(everything=everything, after=after)), most))
 
