@@ -377,6 +377,11 @@ class Toolset:
         return name in self._bound
 
     @property
+    def count(self) -> int:
+        """The number of tools."""
+        return len(self._bound)
+
+    @property
     def names(self) -> list[str]:
         """The names of all tools, in the order they were added."""
         return list(self._bound)

@@ -143,7 +143,7 @@ class McpCatalog:
         settings = self._project.config
         shown = self._meta | set(settings.pinned)
         # For a caller who sees all, the number is known without looking at the tools.
-        seen = 0 if self._project.hides(identity) else len(self._project.toolset.names) - len(self._meta)
+        seen = 0 if self._project.hides(identity) else self._project.toolset.count - len(self._meta)
         if max(seen, self._project.bundles.count()) > settings.max_listed:
             among = self._project.tools(caller, identity, among=shown)  # None of the others is read.
             return {tool.name: tool for tool in among}

@@ -261,6 +261,29 @@ def test_what_waits_for_trust_is_shown_and_trusted(opened: Open, server: HttpSer
     wait_for(lambda: result(server, call)["status"] == "ok", "the end of the call")
 
 
+def test_of_many_that_wait_for_trust_the_inbox_loads_what_is_scrolled_to(
+    opened: Open, server: HttpServerProcess
+) -> None:
+    tools = server.root / ".toolcrib/tools"
+    manifest = (tools / "late/tool.yml").read_text()
+    for name in (f"late_{number:02}" for number in range(30)):
+        (tools / name).mkdir()
+        (tools / name / "tool.yml").write_text(manifest.replace('"late"', f'"{name}"'))
+    page = opened().log_in("/approvals")
+    inbox = page.get_by_role("region", name="Waiting for trust")
+    all_of_a_page = inbox.get_by_role("button", name="Trust all 25")
+    expect(all_of_a_page).to_be_visible()
+    inbox.get_by_text("late_24", exact=True).scroll_into_view_if_needed()
+    expect(inbox.get_by_text("late_29", exact=True)).to_have_count(1)
+    all_of_a_page.click()
+    all_of_a_page.click()  # It asks once more.
+    expect(inbox.get_by_text("late_00", exact=True)).to_have_count(0)
+    rest = inbox.get_by_role("button", name=re.compile("^Trust all .$"))
+    rest.click()
+    rest.click()
+    expect(inbox.get_by_text("Nothing waits for trust.")).to_be_visible()
+
+
 def test_a_run_is_found_and_followed_to_its_calls(opened: Open, server: HttpServerProcess) -> None:
     run = server.send("POST", "/runs", {"agent": "helper", "prompt": "Say hi"}).json["id"]
     server.send("GET", f"/runs/{run}/events")  # Until its end.

@@ -227,6 +227,12 @@ def test_trust_and_the_machine_are_shown(server: HttpServerProcess) -> None:
         ("look", "asks", "shop"), False
     )
     assert server.send("GET", "/trust?waits=true").json["tools"] == []
+    first = server.send("GET", "/trust?pageSize=2").json
+    rest = server.send("GET", f"/trust?pageSize=2&pageToken={first['nextPageToken']}").json
+    assert [one["name"] for page in (first, rest) for one in page["tools"]] == ["asks", "look", "shop"]
+    assert rest["nextPageToken"] is None
+    other = server.send("GET", f"/trust?waits=true&pageToken={first['nextPageToken']}")
+    assert other.code == "invalid_input"
     machine = server.send("GET", "/doctor").json
     assert machine["level"] in ("full+cgroup", "full", "landlock", "none")
     assert machine["mechanisms"]

@@ -1,5 +1,5 @@
 import { api, data, type Schemas } from "../../api/client";
-import { Badge, Bullets, DiffLines, Fold, plain, Shown, Sure, useAction, useRead } from "../../parts";
+import { Badge, Bullets, DiffLines, Fold, Pages, plain, Sure, useAction, usePages } from "../../parts";
 import { said, t, translated } from "../../text";
 import { groupsBy } from "./diff";
 
@@ -7,31 +7,26 @@ type Waiting = Schemas["ToolTrust"];
 
 /** Settings and tools that wait for trust, with what they may do and what has changed. */
 export function TrustInbox() {
-  const trust = useRead(["trust"], () => api.GET("/trust", { params: { query: { waits: true } } }));
+  const pages = usePages(["trust"], (pageToken) => data(api.GET("/trust", { params: { query: { waits: true, pageToken } } })));
+  const waiting = pages.data?.pages[0]?.waiting ?? [];
   return (
     <section className="stack" aria-labelledby="trust">
       <h2 id="trust">{t("trust.title")}</h2>
-      <Shown query={trust}>
-        {({ waiting, tools }) => {
-          const groups = groupsBy(tools, ({ reasons }) => reasons);
-          if (waiting.length + groups.length === 0) return <p className="muted">{t("trust.none")}</p>;
-          return (
-            <>
-              {waiting.length > 0 && <p className="muted">{t("trust.how")}</p>}
-              <ul className="rows">
-                {waiting.map(({ key, allows }) => (
-                  <li key={key} className="row">
-                    <code>{key}</code> <span>{plain(said(allows))}</span>
-                  </li>
-                ))}
-              </ul>
-              {groups.map((group) => (
-                <Group key={group[0]?.name} group={group} />
-              ))}
-            </>
-          );
-        }}
-      </Shown>
+      {waiting.length > 0 && <p className="muted">{t("trust.how")}</p>}
+      <ul className="rows">
+        {waiting.map(({ key, allows }) => (
+          <li key={key} className="row">
+            <code>{key}</code> <span>{plain(said(allows))}</span>
+          </li>
+        ))}
+      </ul>
+      <Pages
+        pages={pages}
+        rows={({ tools }) => groupsBy(tools, ({ reasons }) => reasons)}
+        none={waiting.length === 0 && <p className="muted">{t("trust.none")}</p>}
+      >
+        {(group) => <Group key={group[0]?.name} group={group} />}
+      </Pages>
     </section>
   );
 }
@@ -43,31 +38,33 @@ function Group({ group }: { group: Waiting[] }) {
   );
   const reasons = group[0]?.reasons ?? [];
   return (
-    <div className="card stack">
-      <div className="ends">
-        <Bullets of={reasons.length === 0 ? [t("trust.reads")] : reasons} />
-        {group.length > 1 && <Sure label={t("trust.all", { n: group.length })} disabled={give.isPending} act={() => give.mutate(group)} />}
+    <li className="row">
+      <div className="row-main stack">
+        <div className="ends">
+          <Bullets of={reasons.length === 0 ? [t("trust.reads")] : reasons} />
+          {group.length > 1 && <Sure label={t("trust.all", { n: group.length })} disabled={give.isPending} act={() => give.mutate(group)} />}
+        </div>
+        <ul className="stack">
+          {group.map((tool) => (
+            <li key={tool.name} className="stack">
+              <p className="line">
+                <Name tool={tool} /> <Badge tone="warn">{t(`trust.${tool.status === "new" ? "new" : "changed"}`)}</Badge>
+                {tool.maker !== null && <span className="muted">{plain(tool.maker)}</span>}
+                <Sure label={t("trust.give", { name: tool.name })} disabled={give.isPending} act={() => give.mutate([tool])} />
+              </p>
+              <Fold title={t(tool.status === "new" ? "trust.files" : "trust.diff")}>
+                {() => (
+                  <div className="stack">
+                    <Bullets of={tool.touches} />
+                    <DiffLines text={tool.diff} />
+                  </div>
+                )}
+              </Fold>
+            </li>
+          ))}
+        </ul>
       </div>
-      <ul className="stack">
-        {group.map((tool) => (
-          <li key={tool.name} className="stack">
-            <p className="line">
-              <Name tool={tool} /> <Badge tone="warn">{t(`trust.${tool.status === "new" ? "new" : "changed"}`)}</Badge>
-              {tool.maker !== null && <span className="muted">{plain(tool.maker)}</span>}
-              <Sure label={t("trust.give", { name: tool.name })} disabled={give.isPending} act={() => give.mutate([tool])} />
-            </p>
-            <Fold title={t(tool.status === "new" ? "trust.files" : "trust.diff")}>
-              {() => (
-                <div className="stack">
-                  <Bullets of={tool.touches} />
-                  <DiffLines text={tool.diff} />
-                </div>
-              )}
-            </Fold>
-          </li>
-        ))}
-      </ul>
-    </div>
+    </li>
   );
 }
 

@@ -12,7 +12,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import field
 from pathlib import Path
 from threading import Lock
@@ -74,6 +74,7 @@ class Digests:
         self._root, self._written = str(root), written
         self._known: dict[str, tuple[_FileState, str]] = {}
         self._lock = Lock()
+        self._many: tuple[Paths, Collection[str], dict[str, tuple[Tool, ToolDigest]]] = Paths(), (), {}
 
     def of(self, tool: Tool, paths: Paths | None = None) -> ToolDigest:
         """Return the digest of the tool as it would run now. `paths` keeps looks at paths for many tools.
@@ -89,12 +90,35 @@ class Digests:
             parts["manifest"] = hashlib.sha256(source.raw).hexdigest()
             if tool.translations:  # Those of a native manifest are not in it.
                 parts["translations"] = _sha(to_json_text(tool.translations))
-            if not (source.stored or source.shipped):  # What was read is what runs.
-                self._require_loaded(tool, parts["manifest"], paths)
+            self._require_loaded(tool, parts["manifest"], paths)
         for access in ("read", "write"):
             for path in getattr(tool.permissions, access):
                 parts[f"grants/{access}/{path}"] = paths.real(os.path.join(self._root, path))
         return self._digest(tool.name, self._code_of(tool, paths), parts, paths, own)
+
+    def of_many(self) -> Callable[[Tool], ToolDigest]:
+        """Return `of` for many tools at one time, and for one thread.
+
+        Of a tool that it was asked about before it only looks at the files again, unless a path has changed.
+        """
+        written = {*self._written()}
+        if self._many[1] != written or not self._many[0].unchanged():
+            self._many = Paths(), written, {}
+        paths, _, known = self._many
+
+        def of(tool: Tool) -> ToolDigest:
+            last = known.get(tool.name)
+            if last is None or last[0] is not tool or not self._is_same(tool, last[1], paths):
+                known[tool.name] = last = tool, self.of(tool, paths)
+            return last[1]
+
+        return of
+
+    def _is_same(self, tool: Tool, digest: ToolDigest, paths: Paths) -> bool:
+        """Return True if the files of a digest are as they were. Raises as `of` does."""
+        if "manifest" in digest.parts:
+            self._require_loaded(tool, digest.parts["manifest"], paths)
+        return all(self._file(path, tool.name) == value for path, value in digest.files.items())
 
     def _code_of(self, tool: Tool, paths: Paths) -> list[CodeFile]:
         """Return the files that count: one that is no script is data where a tool may write its folder.
@@ -132,6 +156,8 @@ class Digests:
 
     def _require_loaded(self, tool: Tool, loaded: str, paths: Paths) -> None:
         assert tool.source is not None
+        if tool.source.stored or tool.source.shipped:  # What was read is what runs.
+            return
         manifest = os.path.abspath(tool.source.path)
         if not paths.leads_to(manifest) or not self._file(paths.real(manifest), tool.name).endswith(loaded):
             raise ConflictError(

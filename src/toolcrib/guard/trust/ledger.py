@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import field, replace
 from functools import cached_property
 from threading import Lock
@@ -78,6 +78,7 @@ class Ledger:
         self._opened: Database | None = None
         self._held: tuple[int, set[tuple[str, str, str]]] = (-1, set())
         self._known: tuple[int, Mapping[tuple[str, str], str]] = (-1, {})
+        self._every: tuple[int, Collection[tuple[str, str, str]]] = (-1, ())
         self._reading = Lock()
         self._made: tuple[int, dict[str, str]] = (-1, {})
         self._looked = (0.0, -1)
@@ -110,6 +111,18 @@ class Ledger:
                 self._held[1].add(key)
             return bool(rows)
         return True
+
+    def every(self) -> Collection[tuple[str, str, str]]:
+        """Return subject, bundle and digest of all that is accepted, to ask for many at one time."""
+        if not self._exists:
+            return ()
+        version = self._database.version
+        if self._every[0] != version:
+            self._every = (
+                version,
+                {(row[0], row[1], row[2]) for row in self._database.rows(_EVERY, self._clock())},
+            )
+        return self._every[1]
 
     def known(self) -> Mapping[tuple[str, str], str]:
         """Return by subject and bundle the `source` of what was accepted last."""
@@ -256,7 +269,7 @@ class Ledger:
         """Read everything again: `Database.version` does not change by our own writes."""
         self._own += 1
         self._looked = (0.0, -1)
-        self._held, self._known, self._made = (-1, set()), (-1, {}), (-1, {})
+        self._held, self._known, self._every, self._made = (-1, set()), (-1, {}), (-1, ()), (-1, {})
 
     def close(self) -> None:
         """Close the file; the next use opens it again."""

@@ -67,9 +67,7 @@ class ProjectCatalog:
         # The user's records are not of a file.
         self._data = setup.vault.data if setup.place.file is None else setup.place.home
         unused = lambda: self.settled(self.registry.unchecked)  # noqa: E731 - asked for later
-        self.bundles = Bundles(
-            self._data, self._parts, self._checked, unused, lambda: len(self.toolset.names)
-        )
+        self.bundles = Bundles(self._data, self._parts, self._checked, unused, lambda: self.toolset.count)
         """The catalogue: the tools of the project, of servers, the built-in ones, and the user's records."""
         steps.count = self._count
         self._ids: dict[str, tuple[Tool, str]] = {}

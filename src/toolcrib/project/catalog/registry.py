@@ -353,11 +353,11 @@ class ToolRegistry:
         except ManifestError as error:
             self._refuse(name, diagnostics_of(error))
             return
-        mark = self.mark(name)
+        document, mark = self._documents.pop(name, None), self.mark(name)
         result = known = self._cache.check_result(name, mark)
         if result is None:
             # To find positions takes longer than to check, and a tool without findings needs none.
-            found = check_tool(tool, self._documents.pop(name, None), placed=False)
+            found = check_tool(tool, document, placed=False)
             if any(finding.is_error for finding in found):
                 self._refuse(name, check_tool(tool) or found)
                 return

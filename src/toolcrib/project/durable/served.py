@@ -38,10 +38,10 @@ class ServedTools:
 
     def __call__(self) -> Offer:
         """Return the offer; it is another one after the list of tools or the trust in them has changed."""
-        names = self._toolset.names
         # The number too: a tool of a bundle enters the list without a new revision.
-        seen = len(names), self._toolset.revision, self._trusts()
+        seen = self._toolset.count, self._toolset.revision, self._trusts()
         if seen != self._seen:
+            names = self._toolset.names
             tools: dict[str, int | None] = {}
             refused: dict[str, str] = {}
             settled = self._settled(names)

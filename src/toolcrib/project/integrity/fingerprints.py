@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from toolcrib.guard import Digests, ToolDigest
@@ -56,11 +57,18 @@ class Fingerprints:
 
         `paths` keeps the looks at paths, for the digests of many tools at once.
         """
+        return self._of(lambda one: self._digests.of(one, paths), tool)
+
+    def of_many(self) -> Callable[[Tool], ToolDigest]:
+        """Return `of` for many tools, as `Digests.of_many`."""
+        return partial(self._of, self._digests.of_many())
+
+    def _of(self, digest_of: Callable[[Tool], ToolDigest], tool: Tool) -> ToolDigest:
         if isinstance(tool.config, FileUse):
             assert tool.source is not None
             return ToolDigest(tool.source.sha256, {"manifest": tool.source.sha256})
-        own = self._digests.of(tool, paths)
-        steps = {f"step/{part.name}": self._digests.of(part, paths).digest for part in self.parts(tool)}
+        own = digest_of(tool)
+        steps = {f"step/{part.name}": digest_of(part).digest for part in self.parts(tool)}
         if not steps:
             return own
         whole = " ".join((own.digest, *steps.values()))

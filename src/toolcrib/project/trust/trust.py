@@ -10,8 +10,11 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
+from itertools import islice
+from operator import attrgetter
 from pathlib import Path
+from threading import Lock
 from typing import Literal, Protocol
 
 from toolcrib.core.context import Context
@@ -37,6 +40,7 @@ _GRANTS = "grants/"
 """The parts of a digest with this beginning are the real paths of grants."""
 _ASKING = frozenset[Touch]({"network", "write", "secrets", "environment"})
 """Things that always need trust. The others depend on paths, and on the tools that are called."""
+_name = attrgetter("name")
 _ShownGrants = frozenset[tuple[str, str]]
 
 
@@ -82,6 +86,7 @@ class ProjectTrust:
         self.reasons = self._reasons.of
         """Returns why a tool needs trust, in words; nothing for one that only reads inside the project."""
         self._fingerprint, self._parts = fingerprints.of, fingerprints.parts
+        self._fingerprints, self._sweeping = fingerprints.of_many, Lock()
         self._pins, self._mask = pins, mask
         self._audit, self._config, self._root = setup.audit, setup.config, setup.place.root
         self._home = setup.place.home
@@ -184,9 +189,9 @@ class ProjectTrust:
         """Return True if trust is asked for. To accept a project as a whole does not cover bundles."""
         return not self.whole or tool.is_stored
 
-    def _needs(self, tool: Tool) -> bool:
+    def _needs(self, tool: Tool, maker: str | None) -> bool:
         """Return True for a tool, agent or workflow that does not run before a person trusts it."""
-        return self.maker(tool) is not None or (self._asks_for(tool) and bool(self.reasons(tool)))
+        return maker is not None or (self._asks_for(tool) and bool(self.reasons(tool)))
 
     def holds(self, tool: Tool) -> bool:
         """Return True if a person has trusted the tool as it is now."""
@@ -210,15 +215,18 @@ class ProjectTrust:
         """
         if tool.source is None and not is_served(tool):
             return None
-        return self._waits(tool, paths) if self.given else "new"
+        holds = lambda: self._holds(tool, self._fingerprint(tool, paths).digest)  # noqa: E731 - asked for later
+        return self._waits(tool, self.maker(tool), holds) if self.given else "new"
 
-    def _waits(self, tool: Tool, paths: Paths | None) -> Literal["new", "changed"] | None:
+    def _waits(
+        self, tool: Tool, maker: str | None, holds: Callable[[], bool]
+    ) -> Literal["new", "changed"] | None:
         if tool.source is None:
             if self.servers is None or self.servers.why_waits(tool) is None:
                 return None
             return "new" if self.servers.is_new(tool.name) else "changed"
         try:
-            if not self._needs(tool) or self._holds(tool, self._fingerprint(tool, paths).digest):
+            if not self._needs(tool, maker) or holds():
                 return None
         except ToolcribError:  # It refers to something that is missing, as its call reports.
             return None
@@ -353,7 +361,7 @@ class ProjectTrust:
                     lines += self._step(part)
             return lines
 
-        waits = status != "trusted" and self._needs(tool)
+        waits = status != "trusted" and self._needs(tool, maker)
         subject = subject_of(tool)
         return TrustSheet(tool, subject, digest, status, last, touches, reasons, maker, waits, manifest, code)
 
@@ -367,30 +375,46 @@ class ProjectTrust:
             yield from sheet.manifest()
             yield from self._texts.lines(part, sheet.digest, before, self._mask)
 
-    def sheets(self, *, whole: bool = True) -> tuple[list[TrustSheet], list[ToolcribError]]:
-        """Return every tool, agent and workflow as it is shown, and the errors of all others.
+    def sheets(
+        self, among: Iterable[Tool] | None = None, *, whole: bool = True
+    ) -> tuple[list[TrustSheet], list[ToolcribError]]:
+        """Return these or all `tools` as they are shown, and the errors of those that cannot be.
 
-        Tools of bundles are not of the project; `sheet` shows one of them. Without `whole` those that need no
-        trust are left out.
+        Without `whole` those that need no trust are left out.
         """
         sheets, errors, paths = [], [], Paths()
-        for tool in self.found(False):
+        for tool in self.tools() if among is None else among:
             try:
-                if tool.source is not None and (whole or self._needs(tool)):
+                if whole or self._needs(tool, self.maker(tool)):
                     sheets.append(self.sheet(tool, paths))
             except ToolcribError as error:
                 errors.append(error)
         return sheets, errors
 
-    def waiting(self, *, everything: bool = False) -> Iterator[Tool]:
-        """Yield each tool, agent and workflow of the project that does not run before a person trusts it.
+    def tools(self, *, everything: bool = False, after: str = "") -> list[Tool]:
+        """Return by name each tool, agent and workflow of the project whose name comes after this one.
 
         With `everything` the tools of bundles and of MCP servers too.
         """
-        paths = Paths()
-        for tool in self.found(everything):
-            if (everything or tool.source is not None) and self._waits(tool, paths) is not None:
-                yield tool
+        found = (tool for tool in self.found(everything) if tool.name > after)
+        return sorted((tool for tool in found if everything or tool.source is not None), key=_name)
+
+    def waiting(self, *, everything: bool = False, after: str = "", most: int | None = None) -> list[Tool]:
+        """Return the first of these `tools` that do not run before a person trusts them, or all."""
+        with self._sweeping:  # Of threads that ask at the same time, one looks at all files.
+            makers, known, held = self.ledger.makers(), self.ledger.known(), self.ledger.every()
+            digests, paths = cache(self._fingerprints), Paths()
+
+            def holds(tool: Tool) -> bool:
+                key = subject_of(tool), tool.bundle
+                # For tools that nobody has trusted the files of all others are not looked at.
+                digest = digests()(tool) if key in known else self._fingerprint(tool, paths)
+                return (*key, digest.digest) in held
+
+            def waits(tool: Tool) -> bool:
+                return self._waits(tool, makers.get(tool.name), partial(holds, tool)) is not None
+
+            return list(islice(filter(waits, self.tools(everything=everything, after=after)), most))
 
     # -- decisions -----------------------------------------------------------------------------------
 

@@ -96,6 +96,16 @@ def test_a_change_shows_and_is_named(crib: Crib, change: str, *, asked_before: b
     assert before.changed_since(before.parts) == []
 
 
+@pytest.mark.parametrize("change", CHANGES)
+def test_of_many_only_what_has_changed_is_worked_out_again(crib: Crib, change: str) -> None:
+    tool, digests = load(crib), Digests(crib.root)
+    with patch("toolcrib.sandbox.files.paths.SETTLED_NS", 0):
+        before = digests.of_many()(tool)
+        assert digests.of_many()(tool) is before
+        CHANGES[change][0](crib)
+        assert digests.of_many()(tool) == digests.of(tool) != before
+
+
 def test_a_link_that_says_something_else_shows(crib: Crib) -> None:
     link = folder(crib) / "link"
     link.symlink_to("a")

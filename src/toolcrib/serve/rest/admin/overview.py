@@ -11,6 +11,7 @@ from toolcrib.errors import ConflictError, DeniedError, ToolNotFound
 from toolcrib.project.reports import describe_machine
 from toolcrib.project.trust.sheets import TrustSheet
 from toolcrib.serve.http import Answer, Problem, Routes
+from toolcrib.serve.rest.pages import PageQuery, page_before, page_of
 from toolcrib.serve.rest.records import Body
 from toolcrib.serve.rest.services import RestRequest, require_person
 from toolcrib.state import user_name
@@ -75,15 +76,16 @@ class ToolTrust(Struct, kw_only=True, rename="camel"):
     """Its manifest and its code, whole or as differences; empty if it is trusted."""
 
 
-class TrustState(Struct, kw_only=True):
-    """The acceptance of the project by its user."""
+class TrustState(Struct, kw_only=True, rename="camel"):
+    """The acceptance of the project by its user, with a page of its tools by name."""
 
     accepted: bool
     """False if none of its tools runs before `toolcrib trust`."""
     waiting: list[WaitingSetting]
     tools: list[ToolTrust]
     errors: list[Problem]
-    """Tools that cannot be shown."""
+    """Tools of this page that cannot be shown."""
+    next_page_token: str | None
 
 
 class NewTrust(Body, kw_only=True):
@@ -138,26 +140,32 @@ class Machine(Struct, kw_only=True, rename="camel"):
     mechanisms: list[Mechanism]
 
 
-class TrustQuery(Struct, kw_only=True, forbid_unknown_fields=True):
+class TrustQuery(PageQuery, kw_only=True):
     """The tools to show."""
 
     waits: bool = False
-    """Only those that wait, those of bundles and MCP servers included, without the errors."""
+    """Only those that wait, those of bundles and MCP servers included."""
 
 
 @ROUTES.add("GET", "/trust", "admin", {200: TrustState}, query=TrustQuery)
 def show_trust(request: RestRequest) -> Answer:
     """Return what of the project its user trusts, and what waits."""
-    project = request.services.project
-    trust = project.trust
-    waiting = map(trust.sheet, trust.waiting(everything=True)) if request.query.waits else ()
-    sheets, errors = ([*waiting], []) if request.query.waits else trust.sheets()
+    project, query = request.services.project, request.query
+    trust, question = project.trust, ("trust", query.waits)
+    after = page_before(query, question) or ""
+    if query.waits:
+        found = trust.waiting(everything=True, after=after, most=query.page_size + 1)
+    else:
+        found = trust.tools(after=after)
+    page, token = page_of(found, query, question, lambda tool: [tool.name])
+    sheets, errors = trust.sheets(page)
     return Answer(
         TrustState(
             accepted=project.trust.given,
             waiting=[WaitingSetting(key=weak.name, allows=weak.allows) for weak in project.waiting],
             tools=list(map(_shown, sheets)),
             errors=[convert(error.as_dict(), Problem) for error in errors],
+            next_page_token=token,
         )
     )
 
