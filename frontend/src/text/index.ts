@@ -61,7 +61,7 @@ export function has(key: string): key is Key {
 /** Return an error, or a finding about a manifest, in words: what its code means, and the server's sentence with the details. */
 export function spoken(code: string, message: string): string {
   const meaning = server?.errors[code] ?? server?.rules[code];
-  return meaning === undefined ? message : `${meaning} (${message})`;
+  return meaning === undefined ? message : `${meaning} (${said(message)})`;
 }
 
 /** Return a sentence of the server in this language, if it is known there. One of several parts is known if each of them is. */

@@ -27,7 +27,7 @@ SHOWN = {
     "guard/secrets/command_sources.py": None,
     "guard/secrets/sources.py": {
         "value_of", "require_length", "_parse", "_values", "parse_env_file", "_value", "FolderSecrets",
-        "UserSecrets",
+        "UserSecrets", "resolve",
     },
     "manifest/curl.py": {"entries", "secret", "headers", "body"},
     "project/config/weakening.py": None,
@@ -44,7 +44,7 @@ SHOWN = {
 """The functions and constants whose sentences the page shows; None for all of a module."""
 INSIDE = {
     "this tool", "its calls may", "and x more", "but addresses: x", "outside of the project", "x is xx",
-    "because it is not stated",
+    "because it is not stated", "toolcrib secrets set x",
 }  # fmt: skip
 """Parts of sentences."""
 
