@@ -52,11 +52,8 @@ def test_a_new_version_from_a_manifest_keeps_the_translations(bundle: Bundle) ->
     path = f"{bundle.path}/tools/word-count/version"
     text = MANIFEST.replace("version: 1", "version: 2").encode()
     assert bundle.server.send("PUT", f"{path}/2", text, yaml).json["translations"] == GERMAN
-    text = MANIFEST.replace("version: 1", "version: 3")
-    assert (
-        "translations"
-        not in bundle.send_tool("PUT", {**native, "impl": {"manifest": text}}, "word-count", "3").json
-    )
+    record = {"type": "native", "impl": {"manifest": MANIFEST.replace("version: 1", "version: 3")}}
+    assert "translations" not in bundle.send_tool("PUT", record, "word-count", "3").json
 
 
 @pytest.mark.parametrize(
