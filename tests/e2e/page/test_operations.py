@@ -273,6 +273,7 @@ def test_a_workflow_is_started_and_drawn_and_a_run_is_forked(opened: Open) -> No
     steps = page.get_by_role("region", name="Steps")
     expect(steps.get_by_role("listitem").nth(0)).to_contain_text("done")
     expect(steps.get_by_role("listitem").nth(1)).to_contain_text("failed")
+    expect(page.get_by_role("heading", name="Step 2 second")).to_be_visible()
     browser.go("/runs")
     page.get_by_text("Start a run").click()
     page.get_by_role("combobox", name="Agent or workflow").select_option("helper")

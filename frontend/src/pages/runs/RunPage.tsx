@@ -92,12 +92,15 @@ function Conversation({ run }: { run: Schemas["Timeline"] }) {
   );
 }
 
+/** Return the names of the workflow's steps that made these calls. */
+const stepsOf = (calls: Iteration["calls"]) => [...new Set(calls.map(({ useId }) => useId.replace(/\[.*/, "")))].join(", ");
+
 function Step({ step }: { step: Iteration }) {
   const [calls, more] = useSome(step.calls);
   return (
     <div className={step.live ? "stack" : "stack replaced"}>
       <h3>
-        {t("run.step", { n: step.number })} <span className="muted">{step.model}</span>
+        {t("run.step", { n: step.number })} <span className="muted">{step.model === "workflow" ? stepsOf(step.calls) : step.model}</span>
       </h3>
       {step.text !== "" && <Code text={step.text} />}
       <ul className="calls">
