@@ -56,17 +56,20 @@ function Group({ group }: { group: Waiting[] }) {
               {tool.maker !== null && <span className="muted">{plain(tool.maker)}</span>}
               <Sure label={t("trust.give", { name: tool.name })} disabled={give.isPending} act={() => give.mutate([tool])} />
             </p>
-            <Fold title={t(tool.status === "new" ? "trust.files" : "trust.diff")}>
-              {() => (
-                <div className="stack">
-                  <Bullets of={tool.touches.map(touch)} />
-                  <DiffLines text={tool.diff} />
-                </div>
-              )}
-            </Fold>
+            <Fold title={t(tool.status === "new" ? "trust.files" : "trust.diff")}>{() => <TrustFacts tool={tool} />}</Fold>
           </li>
         ))}
       </ul>
+    </div>
+  );
+}
+
+/** What a person looks at before trusting a tool: what it may touch, and its text or what has changed in it. */
+export function TrustFacts({ tool }: { tool: Waiting }) {
+  return (
+    <div className="stack">
+      <Bullets of={tool.touches.map(touch)} />
+      <DiffLines text={tool.diff} />
     </div>
   );
 }
