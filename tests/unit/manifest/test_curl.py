@@ -44,7 +44,7 @@ def test_a_number_that_is_written_otherwise_is_named() -> None:
     made, notes = read_curl("""curl https://a.b -d '{"price": 1.10, "n": 2, "m": 0.5}'""")
     assert made["examples"] == [
         {"description": "As in the command.", "params": {"price": 1.1, "n": 2, "m": 0.5}}
-    ]  # type: ignore[index]
+    ]
     assert notes == ["the number 1.10 of the body is 1.1 in the example"]
 
 
