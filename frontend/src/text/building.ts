@@ -199,6 +199,7 @@ export const building = {
     "{n} operation can become a tool, {skipped} cannot.|{n} operations can become tools, {skipped} cannot.",
     "{n} Operation kann ein Tool werden, {skipped} nicht.|{n} Operationen können Tools werden, {skipped} nicht.",
   ],
+  "import.openapi.all": ["All operations", "Alle Operationen"],
   "import.openapi.replace": ["Replace tools of the same name", "Tools mit demselben Namen ersetzen"],
   "import.openapi.write": ["Import {n} tool|Import {n} tools", "{n} Tool importieren|{n} Tools importieren"],
   "import.trust": ["What is new waits for trust: see Approvals.", "Was neu ist, wartet auf Vertrauen: siehe Freigaben."],

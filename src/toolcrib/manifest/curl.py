@@ -156,7 +156,7 @@ class _Made:
 
     def body(self, block: dict[str, Any], text: str, *, is_json: bool) -> None:
         try:
-            value = json.loads(text, parse_int=_number, parse_float=_number)
+            value = json.loads(text, parse_int=self.number, parse_float=self.number)
         except (ValueError, RecursionError):
             value = None
         if isinstance(value, dict):
@@ -171,21 +171,22 @@ class _Made:
             block["body_format"] = "form" if pairs else "text"
             block["body"] = self.entries(pairs) if pairs else self.argument("body", text)
 
-
-def _number(text: str) -> int | float:
-    """Return a number of the body. Raises ManifestError for one that no manifest can have."""
-    try:
-        number: int | float = int(text)
-        fits = -(2**63) <= number < 2**64
-    except ValueError:
-        number = float(text)
-        fits = math.isfinite(number)
-    if not fits:
-        raise ManifestError(
-            f"the number {text} of the body does not fit in 64 bits",
-            hint="Write a smaller one in the command: it is only the example.",
-        )
-    return number
+    def number(self, text: str) -> int | float:
+        """Return a number of the body. Raises ManifestError for one that no manifest can have."""
+        try:
+            number: int | float = int(text)
+            fits = -(2**63) <= number < 2**64
+        except ValueError:
+            number = float(text)
+            fits = math.isfinite(number)
+        if not fits:
+            raise ManifestError(
+                f"the number {text} of the body does not fit in 64 bits",
+                hint="Write a smaller one in the command: it is only the example.",
+            )
+        if str(number) != text:
+            self.notes.append(f"the number {text} of the body is {number} in the example")
+        return number
 
 
 def _parsed(text: str) -> Namespace:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Dialog, Locator, Page, expect
+from playwright.sync_api import Dialog, Locator, Page, Route, expect
 
 from tests.browser import DESK, PHONE
 from tests.e2e.page.conftest import Open
@@ -219,6 +219,7 @@ def test_questions_make_a_tool_that_sends_a_request_with_a_secret(opened: Open, 
     page.get_by_role("button", name="Trust Skies/weather@1").click()
     window = page.get_by_role("dialog")
     expect(window.get_by_role("listitem")).to_have_text([f"network: {weather}", "secret WEATHER_API_KEY"])
+    expect(window.locator("pre")).to_contain_text("kind: http")
     window.get_by_role("button", name="Trust Skies/weather@1").click()
     expect(page.get_by_text("nobody has trusted it")).to_have_count(0)
     page.locator(".tester .rjsf textarea").fill("Basel")
@@ -405,7 +406,9 @@ def test_operations_of_a_document_are_chosen(opened: Open, server: HttpServerPro
     page.get_by_label("or a file").set_input_files(file)
     page.get_by_role("button", name="Read").click()
     expect(page.get_by_role("heading", name="Pets")).to_be_visible()
-    page.get_by_role("checkbox", name="dropPet").uncheck()
+    page.get_by_role("checkbox", name="All operations").uncheck()
+    expect(page.get_by_role("button", name="Import 0 tools")).to_be_disabled()
+    page.get_by_role("checkbox", name="getPet").check()
     page.get_by_role("button", name="Import 1 tool").click()
     expect(page.get_by_text("1 tool was written")).to_be_visible()
     assert (server.root / ".toolcrib/tools/getPet/tool.yml").is_file()
@@ -456,3 +459,32 @@ def test_pages_for_building_are_accessible_and_fit(
         expect(page.locator(".loading")).to_have_count(0)
         assert browser.violations() == [], path
         assert not browser.is_too_wide(), path
+
+
+def test_a_record_that_may_touch_other_things_once_it_is_saved_waits_for_trust(
+    opened: Open, server: HttpServerProcess
+) -> None:
+    def differ(route: Route) -> None:
+        answer = route.fetch()
+        tool = {**answer.json()["tool"], "touches": ["network: elsewhere.example"]}
+        route.fulfill(response=answer, json={**answer.json(), "tool": tool})
+
+    record = {
+        "slug": "sky", "version": "v1", "type": "http", "displayName": "Sky", "description": "Tells the sky.",
+        "argSchema": {"type": "object"}, "impl": {"urlTemplate": "https://sky.example/x"},
+    }  # fmt: skip
+    page = opened().log_in("/tools/new?how=text")
+    for version, answers, notice in (("v1", None, "was saved"), ("v2", differ, "touch other things")):
+        type_text(page, json.dumps({**record, "version": version}))
+        page.get_by_role("button", name="Save", exact=True).click()
+        window = page.get_by_role("dialog")
+        window.get_by_role("checkbox", name="Trust it").check()
+        if answers is not None:
+            page.route("**/tools/draft", answers)
+        window.get_by_role("button", name="Save", exact=True).click()
+        expect(page.locator(".notices")).to_contain_text(notice)
+        page.unroute("**/tools/draft")
+        page.get_by_role("button", name="Export its bundle").wait_for()
+        page.goto(f"{server.address}/#/tools/new?how=text")
+    found = server.send("GET", "/tools/search?q=sky").json["tools"]
+    assert {one["version"]: one["trust"] for one in found} == {"v1": None, "v2": "new"}

@@ -106,7 +106,8 @@ def test_a_server_is_added_after_a_look_at_what_it_may_use_and_removed(
     expect(card).to_contain_text("ready")
     expect(card).to_contain_text("1 tool")
     expect(form.get_by_label("Command or address")).to_have_value("")
-    assert server.send("GET", "/tools/search?q=hello__hello").json["tools"]
+    found = server.send("GET", "/tools/search?q=hello__hello").json["tools"]
+    assert [one["bundle"] for one in found] == ["hello"]
     card.get_by_role("button", name="Remove").click()
     consequences = page.get_by_role("dialog", name="Remove hello?")
     expect(consequences).to_contain_text("all that is trusted of it")

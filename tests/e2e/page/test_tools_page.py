@@ -241,9 +241,9 @@ def test_a_person_reads_the_texts_of_a_record_in_their_language(
 ) -> None:
     path, german = (
         f"/tools/bundles/{new_id()}",
-        {"de": {"displayName": "Himmel", "description": "Heute blau."}},
+        {"de": {"displayName": "Himmel", "description": "Heute blau. \u202e"}},
     )
-    texts = {"displayName": "Sky", "description": "Blue today.", "translations": german}
+    texts = {"displayName": "Sky", "description": "Blue today. \u202e", "translations": german}
     tool = {
         **texts,
         "type": "http",
@@ -254,7 +254,10 @@ def test_a_person_reads_the_texts_of_a_record_in_their_language(
     assert server.send("PUT", f"{path}/tools/sky/version/v1", tool).status == 201
     server.send("POST", "/tools/invoke/heaven%2Fsky@v1", {"args": {}}, {"Prefer": "respond-async"})
     try:
-        for locale, title, about in (("de-DE", "Himmel", "Heute blau."), ("en-US", "Sky", "Blue today.")):
+        for locale, title, about in (
+            ("de-DE", "Himmel", r"Heute blau. \u202e"),
+            ("en-US", "Sky", r"Blue today. \u202e"),
+        ):
             one = opened(locale=locale)
             page = one.log_in(f"/tools?q={title.lower()}")
             row = page.get_by_role("listitem").filter(has_text="heaven/sky@v1")

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -181,10 +182,13 @@ def test_a_tool_nobody_has_trusted_waits_for_a_person(bundle: Bundle, weather: W
     found = server.send("GET", "/trust?waits=true").json["tools"]
     (mine,) = [one for one in found if bundle.id[-12:] in one["name"]]
     assert (mine["status"], weather.address in mine["diff"]) == ("new", True)
+    by_name = f"/trust?name={quote(mine['name'], safe='')}"
+    assert server.send("GET", by_name).json["tools"] == [mine]
     given = {"tools": {mine["name"]: mine["digest"]}}
     session = server.log_in(server.person_link())
     assert server.send("POST", "/trust", given, session, token=None).status == 204
     assert mine not in server.send("GET", "/trust?waits=true").json["tools"]
+    assert server.send("GET", f"{by_name}&waits=true").json["tools"] == []
     server.send("GET", f"/tools/calls/{reply.json['callId']}/events")  # Until its end.
     assert "/waits/Bern" in weather.paths
 

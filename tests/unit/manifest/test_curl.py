@@ -40,6 +40,14 @@ def test_the_fields_of_a_json_body_keep_their_types() -> None:
     assert [one["type"] for one in properties.values()] == ["integer", "boolean", "object"]
 
 
+def test_a_number_that_is_written_otherwise_is_named() -> None:
+    made, notes = read_curl("""curl https://a.b -d '{"price": 1.10, "n": 2, "m": 0.5}'""")
+    assert made["examples"] == [
+        {"description": "As in the command.", "params": {"price": 1.1, "n": 2, "m": 0.5}}
+    ]
+    assert notes == ["the number 1.10 of the body is 1.1 in the example"]
+
+
 @pytest.mark.parametrize(
     ("words", "header"),
     [

@@ -52,14 +52,7 @@ function Group({ group }: { group: Waiting[] }) {
                 {tool.maker !== null && <span className="muted">{plain(tool.maker)}</span>}
                 <Sure label={t("trust.give", { name: tool.name })} disabled={give.isPending} act={() => give.mutate([tool])} />
               </p>
-              <Fold title={t(tool.status === "new" ? "trust.files" : "trust.diff")}>
-                {() => (
-                  <div className="stack">
-                    <Bullets of={tool.touches} />
-                    <DiffLines text={tool.diff} />
-                  </div>
-                )}
-              </Fold>
+              <Fold title={t(tool.status === "new" ? "trust.files" : "trust.diff")}>{() => <TrustFacts tool={tool} />}</Fold>
             </li>
           ))}
         </ul>
@@ -75,5 +68,15 @@ function Name({ tool }: { tool: Waiting }) {
       <strong>{title}</strong>
       {title !== tool.name && <code className="muted">{tool.name}</code>}
     </>
+  );
+}
+
+/** What a person looks at before trusting a tool: what it may touch, and its text or what has changed in it. */
+export function TrustFacts({ tool }: { tool: Waiting }) {
+  return (
+    <div className="stack">
+      <Bullets of={tool.touches} />
+      <DiffLines text={tool.diff} />
+    </div>
   );
 }

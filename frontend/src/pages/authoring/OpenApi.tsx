@@ -26,6 +26,7 @@ export function OpenApi() {
   return (
     <>
       <Form
+        onChange={() => setReport(null)}
         submit={() => {
           setLeft(new Set());
           mutate(null);
@@ -50,6 +51,7 @@ export function OpenApi() {
             </>
           ) : (
             <>
+              <Check on={chosen.length === names.length} change={(on) => setLeft(new Set(on ? [] : names))}>{t("import.openapi.all")}</Check>
               <ul className="rows">
                 {report.operations.map((one) => (
                   <Operation

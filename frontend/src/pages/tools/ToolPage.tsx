@@ -2,7 +2,7 @@ import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router"
 import { useState } from "react";
 import { api, data, type Tool } from "../../api/client";
 import {
-  announce, Bullets, Button, Card, Code, type Grant, Heading, Pairs, SchemaTree, Shown, useRead, When, writeExact,
+  announce, Bullets, Button, Card, Code, type Grant, Heading, Pairs, plain, SchemaTree, Shown, useRead, When, writeExact,
 } from "../../parts";
 import { type Key, number, said, t, translated } from "../../text";
 import { draftOf, given, nextVersion, textOf } from "../authoring/drafts";
@@ -38,10 +38,10 @@ function Whole({ tool }: { tool: Tool }) {
   return (
     <div className="tool">
       <header className="line tool-head">
-        <Heading text={title} />
+        <Heading text={plain(title)} />
         <Marks tool={tool} />
         <Toggle tool={tool} />
-        <p className="muted">{about}</p>
+        <p className="muted">{plain(about)}</p>
         <Actions tool={tool} />
       </header>
       <Warnings tool={tool} />

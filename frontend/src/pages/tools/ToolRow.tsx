@@ -1,6 +1,6 @@
 import { Link } from "@tanstack/react-router";
 import type { ToolItem } from "../../api/client";
-import { Badge, When } from "../../parts";
+import { Badge, plain, When } from "../../parts";
 import { said, t, translated } from "../../text";
 import { toolPath } from "./paths";
 import { Toggle } from "./Toggle";
@@ -12,11 +12,11 @@ export function ToolRow({ tool }: { tool: ToolItem }) {
     <li className="row">
       <div className="row-main">
         <p className="line">
-          <Link to={toolPath(tool)} className="row-title">{title}</Link>
+          <Link to={toolPath(tool)} className="row-title">{plain(title)}</Link>
           {title !== tool.name && <code className="muted">{tool.name}</code>}
           <Marks tool={tool} />
         </p>
-        <p className="row-about">{about}</p>
+        <p className="row-about">{plain(about)}</p>
         <p className="line row-facts">
           <span>{tool.kind}</span>
           {touches.length > 0 && <span className="one-line" title={touches.join("\n")}>{touches.join(" · ")}</span>}

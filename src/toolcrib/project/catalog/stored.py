@@ -90,6 +90,7 @@ class StoredTools:
         with self.lock:
             if self._store is not None:
                 self._store.sources = {one.id: one for one in self._sources()}
+                self._name_bundles(self._bundles)
 
     @property
     def listing(self) -> Listing:

@@ -8,12 +8,14 @@ from msgspec import UNSET, Struct, UnsetType, convert
 
 from toolcrib.bundles.records import Translations
 from toolcrib.errors import ConflictError, DeniedError, ToolNotFound
+from toolcrib.project.project import Project
 from toolcrib.project.reports import describe_machine
 from toolcrib.project.trust.sheets import TrustSheet
 from toolcrib.serve.http import Answer, Problem, Routes
 from toolcrib.serve.rest.pages import PageQuery, page_before, page_of
 from toolcrib.serve.rest.records import Body
 from toolcrib.serve.rest.services import RestRequest, require_person
+from toolcrib.spec import Tool
 from toolcrib.state import user_name
 
 ROUTES = Routes()
@@ -145,15 +147,20 @@ class TrustQuery(PageQuery, kw_only=True):
 
     waits: bool = False
     """Only those that wait, those of bundles and MCP servers included."""
+    name: str = ""
+    """Only this tool, also one of a bundle or of an MCP server."""
 
 
-@ROUTES.add("GET", "/trust", "admin", {200: TrustState}, query=TrustQuery)
+@ROUTES.add("GET", "/trust", "admin", {200: TrustState}, ToolNotFound, query=TrustQuery)
 def show_trust(request: RestRequest) -> Answer:
     """Return what of the project its user trusts, and what waits."""
     project, query = request.services.project, request.query
     trust, question = project.trust, ("trust", query.waits)
     after = page_before(query, question) or ""
-    if query.waits:
+    if query.name:
+        named = _named(project, query.name)
+        found = [] if query.waits and trust.waits(named) is None else [named]
+    elif query.waits:
         found = trust.waiting(everything=True, after=after, most=query.page_size + 1)
     else:
         found = trust.tools(after=after)
@@ -170,6 +177,10 @@ def show_trust(request: RestRequest) -> Answer:
     )
 
 
+def _named(project: Project, name: str) -> Tool:
+    return project.files_as_tools().get(name) or project.get(name)
+
+
 def _shown(sheet: TrustSheet) -> ToolTrust:
     texts = {"displayName": sheet.tool.display_name, "translations": sheet.tool.translations}
     return convert({"waits": sheet.waits, **texts, **sheet.as_dict()}, ToolTrust)
@@ -183,8 +194,8 @@ def give_trust(request: RestRequest) -> Answer:
     """
     require_person(request, "trust", "toolcrib trust")
     project, body = request.services.project, request.body()
-    trust, files = project.trust, project.files_as_tools()
-    sheets = [trust.sheet(files.get(name) or project.get(name)) for name in body.tools]
+    trust = project.trust
+    sheets = [trust.sheet(_named(project, name)) for name in body.tools]
     for sheet, digest in zip(sheets, body.tools.values(), strict=True):
         if sheet.digest.digest != digest:
             raise ConflictError(f"{sheet.tool.name} has changed since it was shown", hint="Look at it again.")
