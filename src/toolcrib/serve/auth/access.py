@@ -134,7 +134,7 @@ class TrustedHosts:
         if origin is not None and _place(origin) != host.lower():
             raise DeniedError(
                 f"requests from pages of {origin!r} are refused",
-                hint=f"The request came with the host {host!r}. A proxy must pass on the Host of the browser.",
+                hint=f"The request is for the host {host!r}. A proxy must pass on the Host of the browser.",
             )
 
 
