@@ -58,6 +58,7 @@ def test_a_session_ends_by_logout(server: HttpServerProcess) -> None:
 def test_no_page_of_another_site_can_begin_a_session(server: HttpServerProcess, origin: str) -> None:
     reply = server.send("POST", "/session", {"code": "x"}, {"Origin": origin}, token=None)
     assert (reply.status, reply.code) == (403, "denied")
+    assert reply.json["error"]["hint"].endswith("A proxy must pass on the Host of the browser.")
 
 
 @pytest.mark.parametrize("path", ["/", "/session", "/nothing", "/assets/x"])

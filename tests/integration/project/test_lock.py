@@ -70,7 +70,7 @@ def test_the_lock_is_the_same_wherever_the_project_lies(crib: Crib, tmp_path: Pa
         "files/tool.yml",
         "grants/read/.",
         "manifest",
-        "script/./bin/run.sh",
+        "script/bin/run.sh",
     ]
     assert str(tmp_path) not in (moved / "toolcrib.lock").read_text()
 

@@ -158,6 +158,27 @@ def test_code_that_differs_is_found_at_the_call_and_the_call_goes_on_elsewhere(
     assert "TOOL_WAITS" in log
 
 
+def test_an_approval_on_one_machine_counts_on_another_that_has_its_key(
+    two: tuple[Machine, Machine], tmp_path: Path
+) -> None:
+    settings = tmp_path / "settings.yml"
+    settings.write_text(f"decide_without_terminal: [{{what: [approve], where: ['{two[0].root}']}}]\n")
+    for machine in two:
+        machine.env["TOOLCRIB_CONFIG"] = str(settings)
+        tool = machine.root / ".toolcrib/tools/stamp/tool.yml"
+        tool.write_text(f"{STAMP}approval: {{required: true, reason: It is final}}\n")
+        machine.trust()
+    mine, theirs = two
+    (call_id,) = submitted(mine, "a")
+    assert mine.run("approvals", "list").returncode == 0
+    (theirs.data / "grants-key").write_bytes((mine.data / "grants-key").read_bytes())
+    theirs.worker()
+    until(lambda: states(mine, [call_id]) == {"waiting"})
+    done = mine.run("approvals", "approve", "--last", "--yes")
+    assert done.returncode == 0, done
+    until(lambda: states(mine, [call_id]) == {"done"})
+
+
 # --- agents
 
 

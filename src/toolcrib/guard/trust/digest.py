@@ -1,7 +1,8 @@
 """The digest of a tool: a change of any file of its code changes the digest (see `manifest.code`).
 
 It is the SHA-256 of the sorted parts, one a line: the manifest, each file by its path with the SHA-256 of its
-content and its executable bit, or the text of a link, and the real paths of the grants.
+content and its executable bit, or the text of a link, and the real paths of the grants. Paths in the project
+begin at its root, so the digest of a tool is the same on every machine that has the project.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class ToolDigest:
     files: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), compare=False)
     """Each file of it, as a real path, with its kind and content: `executable SHA256`, `link SHA256`, …"""
     names: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), compare=False)
-    """The path by which a file counts in `parts`, where that is not its real path."""
+    """Each of these files with the path by which it counts in `parts`."""
 
     def changed_since(self, earlier: Mapping[str, str]) -> list[str]:
         """Return the names of the parts that were changed, added or removed."""
@@ -93,7 +94,7 @@ class Digests:
             self._require_loaded(tool, parts["manifest"], paths)
         for access in ("read", "write"):
             for path in getattr(tool.permissions, access):
-                parts[f"grants/{access}/{path}"] = paths.real(os.path.join(self._root, path))
+                parts[f"grants/{access}/{path}"] = self._short(paths.real(os.path.join(self._root, path)))
         return self._digest(tool.name, self._code_of(tool, paths), parts, paths, own)
 
     def of_many(self) -> Callable[[Tool], ToolDigest]:
@@ -142,9 +143,9 @@ class Digests:
         files, names = {}, {}
         for kind, path, _ in code:
             files[path] = self._file(path, tool)
-            if (named := _stable(path, paths)) != path:
-                names[path] = named
-            part = os.path.relpath(named, _stable(own, paths)) if kind == "files" else named
+            stable = _stable(path, paths)
+            names[path] = named = self._short(stable)
+            part = os.path.relpath(stable, _stable(own, paths)) if kind == "files" else named
             # `..data` is the link of a mounted ConfigMap, which leads to another folder each time.
             if not path.endswith("/..data"):
                 parts[f"{kind}/{part}"] = files[path]
@@ -153,6 +154,9 @@ class Digests:
             # As JSON, one line each: no name can contain the border between two parts and so imitate others.
             whole.update(json.dumps([part, value]).encode() + b"\n")
         return ToolDigest(whole.hexdigest(), parts, files, names)
+
+    def _short(self, path: str) -> str:
+        return os.path.relpath(path, self._root) if within(path, self._root) else path
 
     def _require_loaded(self, tool: Tool, loaded: str, paths: Paths) -> None:
         assert tool.source is not None

@@ -84,8 +84,7 @@ class Snapshots:
         """Yield the files of the project that are code, with what the digest says of them."""
         parts = {part.partition("/")[2] for part in digest.parts if part.startswith(_PARTS)}
         for path, expected in digest.files.items():
-            name = digest.names.get(path, path)
-            named = name in parts or name.removeprefix(self._root) in parts
+            named = digest.names[path] in parts
             if named and path.startswith(self._root) and expected.startswith(("file ", "executable ")):
                 yield path, expected
 

@@ -64,8 +64,8 @@ class TrustedTexts:
         """Yield each file that is new or has changed since these parts were `accepted`, line by line."""
         before = self._accepted(tool, accepted or {})
         for path, content in self._code(tool, digest):
-            named = digest.names.get(path, path)
-            earlier, name = before.get(named), named.removeprefix(self._root)
+            name = digest.names[path]
+            earlier = before.get(name)
             if earlier == content:
                 continue
             data = _read(path, self._files)
@@ -85,7 +85,11 @@ class TrustedTexts:
         # The manifest has lines of its own: `manifest`.
         manifest = "" if tool.source is None else os.path.realpath(tool.source.path)
         for path, content in sorted(digest.files.items()):
-            own = path.startswith(self._root) and path != manifest and f"venv/{path}" not in digest.parts
+            own = (
+                path.startswith(self._root)
+                and path != manifest
+                and f"venv/{digest.names[path]}" not in digest.parts
+            )
             if own and content.startswith(("file ", "executable ")):
                 yield path, content
 
@@ -94,7 +98,7 @@ class TrustedTexts:
         paths = {}
         for part, content in parts.items():
             kind, _, rest = part.partition("/")
-            paths[f"{folder}/{rest}" if kind == "files" else rest] = content
+            paths[f"{folder}/{rest}".removeprefix(self._root) if kind == "files" else rest] = content
         return paths
 
 

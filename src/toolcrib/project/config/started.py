@@ -57,13 +57,9 @@ def digest_of(line: CommandLine, root: Path) -> ToolDigest:
     Raises ToolUnavailable if a file cannot be read, or there are too many.
     """
     found = Digests(root).of_start(" ".join(line.argv), line.start(root), line.write)
-    parts = {}
-    for part, value in found.parts.items():
-        kind, _, path = part.partition("/")
-        # Relative, so that trust and the lock are the same wherever the project is.
-        parts[f"{kind}/{os.path.relpath(path, root)}"] = value
+    parts = dict(found.parts)
     parts |= {f"write/{path}": "named on its command line or in its env" for path in line.data}
-    return ToolDigest(found.digest, parts, found.files)
+    return ToolDigest(found.digest, parts, found.files, found.names)
 
 
 def parts_of(lines: Mapping[str, CommandLine], root: Path) -> dict[str, str]:

@@ -73,20 +73,6 @@ class Lock:
         return found + [Drift(name, parts) for name, *pins in rest if (parts := changed_parts(*pins))]
 
 
-def pin_of(digest: ToolDigest, root: Path) -> Pin:
-    """Return the pin of a tool's digest: the same parts, with paths from the project's root."""
-    start = f"{root}/"
-
-    def short(text: str) -> str:
-        return "." if text == str(root) else text.replace(start, "./", 1)
-
-    parts = {}
-    for name, value in digest.parts.items():
-        kind, slash, rest = name.partition("/")
-        parts[f"{kind}{slash}{short(rest)}"] = short(value) if kind == "grants" else value
-    return parts
-
-
 def pin_digest(pin: Pin) -> str:
     """Return the SHA-256 over all parts, in hex."""
     whole = json.dumps(sorted(pin.items()), separators=(",", ":"))
@@ -189,7 +175,7 @@ class Pins:
     def __init__(
         self, root: Path, digest_of: Callable[[Tool], ToolDigest], started: Mapping[str, str] | None = None
     ) -> None:
-        self.path, self._root = root / FILE, root
+        self.path = root / FILE
         self._digest_of, self._started = digest_of, started or {}
         self._read: tuple[tuple[int, ...], Lock] | None = None
         self.remote: Callable[[], Mapping[str, Mapping[str, str]]] = dict
@@ -231,7 +217,7 @@ class Pins:
         if pin is None:
             return ("not in the lock",)
         found = self._digest_of(tool) if digest is None else digest()
-        return changed_parts(pin, pin_of(found, self._root))
+        return changed_parts(pin, found.parts)
 
     def now(self, tools: Iterable[Tool], settings: str) -> Lock:
         """Return the lock of these tools as they are now, and of the code that the settings start.
@@ -241,7 +227,7 @@ class Pins:
         Only tools of the project's manifests are pinned.
         """
         pinned = (tool for tool in tools if tool.source is not None and not tool.is_stored)
-        pins = {tool.name: pin_of(self._digest_of(tool), self._root) for tool in pinned}
+        pins = {tool.name: dict(self._digest_of(tool).parts) for tool in pinned}
         return Lock(pins, self.remote(), self.hosts(), self._started, settings)
 
     def _lock(self) -> Lock | None:

@@ -146,17 +146,18 @@ def widens_nothing(tool: Tool, last: Trusted, manifest: bytes, root: Path) -> bo
     code = (os.path.realpath(root / path) for _, path in opened(tool, root))
     granted = last.shown["parts"]
     ceiling = Permissions(
-        read=_inside((*_granted(granted, "read"), *code), root),
-        write=_inside(_granted(granted, "write"), root),
+        read=_inside((*_granted(granted, "read", root), *code), root),
+        write=_inside(_granted(granted, "write", root), root),
     )
     return (
         not excess(tool, ceiling, root) and _attempts(tool) <= _attempts(before) and _is_limited(tool, before)
     )
 
 
-def _granted(parts: Mapping[str, str], access: str) -> Iterator[str]:
+def _granted(parts: Mapping[str, str], access: str, root: Path) -> Iterator[str]:
     """Yield the real paths of the grants when a person saw them, without those that are now links."""
-    for name, real in parts.items():
+    for name, path in parts.items():
+        real = str(root / path)
         if name.startswith(f"grants/{access}/") and os.path.realpath(real) == real:
             yield real
 

@@ -245,7 +245,7 @@ class ProjectTrust:
         if not parts:
             return None
         grants = [item for one in parts for item in one.items() if item[0].startswith(_GRANTS)]
-        return frozenset((name.removeprefix(_GRANTS), real) for name, real in grants)
+        return frozenset((name.removeprefix(_GRANTS), str(self._root / path)) for name, path in grants)
 
     def require(self, file: Tool) -> None:
         """Refuse to run an agent or a workflow that waits for trust, or is not what the lock pins.

@@ -132,7 +132,10 @@ class TrustedHosts:
         # With the port: another server on this machine is another site. `null`, the origin of a page in a
         # sandboxed frame, has no host, so it is refused too.
         if origin is not None and _place(origin) != host.lower():
-            raise DeniedError(f"requests from pages of {origin!r} are refused")
+            raise DeniedError(
+                f"requests from pages of {origin!r} are refused",
+                hint=f"The request is for the host {host!r}. A proxy must pass on the Host of the browser.",
+            )
 
 
 def _name(host: str) -> str:

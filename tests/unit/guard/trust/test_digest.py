@@ -106,6 +106,15 @@ def test_of_many_only_what_has_changed_is_worked_out_again(crib: Crib, change: s
         assert digests.of_many()(tool) == digests.of(tool) != before
 
 
+def test_a_digest_is_the_same_wherever_the_project_lies(crib: Crib, tmp_path: Path) -> None:
+    before = Digests(crib.root).of(load(crib))
+    crib.root = crib.root.rename(tmp_path / "moved")
+    crib.home = crib.root / ".toolcrib"
+    after = Digests(crib.root).of(load(crib))
+    assert (after.digest, dict(after.parts)) == (before.digest, dict(before.parts))
+    assert after.parts["grants/read/src"] == "src"
+
+
 def test_a_link_that_says_something_else_shows(crib: Crib) -> None:
     link = folder(crib) / "link"
     link.symlink_to("a")
@@ -168,9 +177,9 @@ def test_the_module_of_a_python_tool_belongs_to_it_wherever_it_lies(crib: Crib) 
     before = digests.of(tool)
     crib.write("pkg/mod.py", "def run(): return 2\n")
     after = digests.of(tool)
-    assert after.changed_since(before.parts) == [f"module/{crib.root}/pkg/mod.py"]
+    assert after.changed_since(before.parts) == ["module/pkg/mod.py"]
     crib.write("pkg/__init__.py", "import os\n")
-    assert digests.of(tool).changed_since(after.parts) == [f"module/{crib.root}/pkg/__init__.py"]
+    assert digests.of(tool).changed_since(after.parts) == ["module/pkg/__init__.py"]
     (crib.root / "pkg/mod").mkdir()
     crib.write("pkg/mod/__init__.py", "def run(): return 3\n")
     assert digests.of(tool).digest != after.digest
