@@ -17,6 +17,8 @@ from tests.browser import DESK, PHONE
 from tests.crib import Crib
 from tests.e2e.page.conftest import Open
 from tests.http_server import HttpServerProcess, http_server
+from tests.integration.project.mcp.test_mcp_login import Guarded
+from tests.integration.project.mcp.test_mcp_login import running as guarded_server
 from toolcrib.guard import Ledger
 from toolcrib.project import load_config
 from toolcrib.project.trust.trust import settings_rows
@@ -33,6 +35,21 @@ AGENT = {
         {"text": "You said {{prompt}}, it said {{result}}"},
     ],
 }
+ASKER = {
+    "name": "asker",
+    "model": "scripted",
+    "tools": ["ask"],
+    "script": [
+        {"text": "May I?", "calls": [{"tool": "ask", "arguments": {"c": "echo yes"}}]},
+        {"text": "It did."},
+    ],
+}
+BOSS = {
+    "name": "boss",
+    "model": "scripted",
+    "agents": ["asker"],
+    "script": [{"calls": [{"tool": "asker", "arguments": {"prompt": "Go"}}]}, {"text": "Done."}],
+}
 WORKFLOW = {
     "name": "chain",
     "inputs": {
@@ -46,15 +63,24 @@ WORKFLOW = {
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServerProcess]:
+def guarded() -> Iterator[Guarded]:
+    with guarded_server() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory, guarded: Guarded) -> Iterator[HttpServerProcess]:
     crib = Crib(tmp_path_factory.mktemp("operations") / "project")
     crib.shell("greet", description="Greets whom you name.")
     crib.shell("shout", examples=[{"params": {"c": "echo HEY"}}])
     crib.shell("idle", permissions={"secrets": {"SHOP_KEY": {"type": "string"}}})
-    crib.write(".toolcrib/agents/helper.yml", json.dumps(AGENT))
+    crib.shell("ask", approval={"required": True, "reason": "It changes things."})
+    for agent in (AGENT, ASKER, BOSS):
+        crib.write(f".toolcrib/agents/{agent['name']}.yml", json.dumps(agent))
     crib.write(".toolcrib/workflows/chain.yml", json.dumps(WORKFLOW))
     mcp_servers.mount(crib, "broken", "import sys\nsys.exit('no such luck')\n")
     servers = json.loads((crib.home / "config.yml").read_text())["mcp_servers"]
+    servers["far"] = {"url": guarded.url}
     rule = {"name": "no-etc", "effect": "deny", "callers": ["mcp:*"], "reason": "Not from outside."}
     settings = f"mcp_servers: {json.dumps(servers)}\npolicy:\n  rules:\n  - {json.dumps(rule)}\n"
     crib.write(".toolcrib/config.yml", settings)
@@ -75,6 +101,8 @@ def test_usage_shows_days_the_most_used_and_what_is_not_used(opened: Open) -> No
     row.get_by_role("link", name="greet").click()
     expect(page).to_have_url(re.compile("tool=greet"))
     expect(page.get_by_label("Sort by")).to_have_value("failures")
+    # A day without calls has no durations.
+    expect(page.locator(".days tbody tr").nth(1).get_by_role("cell").nth(2)).to_have_text("–")
     page.get_by_label("Shows").select_option("failures")
     expect(page.locator(".days rect.failed").last).to_be_visible()
     page.get_by_text("not called in this time").click()
@@ -89,6 +117,23 @@ def test_a_failed_server_shows_its_log_and_is_restarted(opened: Open) -> None:
     card.get_by_role("button", name="Restart").click()
     expect(card.locator("pre")).to_contain_text("no such luck")
     expect(card).to_contain_text("failed, starts again")
+
+
+def test_a_person_logs_in_to_a_server_and_out_of_it(opened: Open) -> None:
+    page = opened().log_in("/operations/servers")
+    card = page.get_by_role("listitem").filter(has=page.get_by_role("heading", name="far"))
+    card.get_by_role("button", name="Log in").click()
+    address = card.get_by_role("link", name="Open the login of far")
+    with page.context.expect_page() as window:
+        address.click()
+    expect(window.value.get_by_text("You can close this page.")).to_be_visible()
+    window.value.close()
+    expect(card).to_contain_text("ready")
+    card.get_by_role("button", name="Log out").click()
+    card.get_by_role("button", name="Log out: sure?").click()
+    expect(page.get_by_text("Logged out of far")).to_be_visible()
+    expect(card).to_contain_text("not needed yet")
+    expect(address).to_have_count(0)  # It was for that login.
 
 
 def test_a_server_is_added_after_a_look_at_what_it_may_use_and_removed(
@@ -176,6 +221,62 @@ def test_a_run_of_many_calls_makes_the_rows_that_one_scrolls_to(
     expect(calls.nth(75)).to_contain_text("75")
 
 
+def test_a_run_waits_for_a_person_and_is_found_from_the_run_below_it(
+    opened: Open, server: HttpServerProcess
+) -> None:
+    browser = opened(size=PHONE)
+    page = browser.log_in("/chat?agent=boss")
+    box = page.get_by_role("textbox", name="Message")
+    for number in range(1, 4):
+        box.fill('+greet {"c": "exit 5"}')
+        box.press("Enter")
+        expect(page.locator(".chip summary").get_by_text("failed")).to_have_count(number)
+    expect(box).to_be_in_viewport()
+    box.fill('+ask {"c": "echo hey"}')
+    box.press("Enter")
+    expect(page.locator(".chip").last).to_contain_text("It changes things.")  # It waits for a person.
+    browser.go("/chat?agent=asker")
+    box.fill("Please")
+    box.press("Enter")
+    turn = page.locator(".turns > li")
+    expect(turn).to_contain_text("asker waits for a person:")
+    turn.get_by_role("link", name="Approvals").click()
+    expect(page.get_by_role("heading", name="Approvals", exact=True)).to_be_visible()
+
+    above = server.send("POST", "/runs", {"agent": "boss", "prompt": "Go"}).json["id"]
+    browser.go(f"/runs/{above}")
+    page.get_by_role("link", name="run of asker").click()
+    asked = page.get_by_text("s waiting for a person")
+    before = asked.inner_text()
+    expect(asked).not_to_have_text(before)  # It runs on.
+    tree = page.get_by_role("region", name="Tree of runs")
+    expect(tree.get_by_role("link")).to_have_text(["boss"])
+    # A change that does not reach the server says so.
+    page.route("**/cancel", lambda route: route.abort())
+    page.get_by_role("button", name="Cancel").click()
+    expect(page.get_by_text("The server cannot be reached")).to_be_visible()
+    page.unroute_all()
+    tree.get_by_role("link", name="boss").click()
+    heading = page.get_by_role("heading", name="boss")
+    expect(heading).to_be_visible()
+    page.get_by_role("button", name="Cancel").click()
+    expect(heading).to_contain_text("cancelled")
+    page.get_by_role("link", name="all its runs").click()
+    expect(page.locator(".rows .row-title")).to_have_text(["boss"])
+    browser.problems[:] = [one for one in browser.problems if "ERR_FAILED" not in one]
+
+
+def test_an_attempt_that_was_interrupted_is_not_called_cancelled(opened: Open) -> None:
+    lines = [
+        {"seq": number, "event": "TOOL_EXECUTED", "fields": {"name": "greet", **how}}
+        for number, how in enumerate(({"status": "interrupted"}, {"status": "error", "code": "cancelled"}))
+    ]
+    browser = opened(locale="de-DE")
+    browser.context.route("**/audit?*", lambda route: route.fulfill(json={"lines": lines}))
+    page = browser.log_in("/audit")
+    expect(page.locator(".audit-row .badge")).to_have_text(["unterbrochen", "abgebrochen"])
+
+
 def test_a_secret_is_set_and_removed_and_never_shown(opened: Open) -> None:
     page = opened().log_in("/operations/secrets")
     row = page.get_by_role("listitem").filter(has_text="SHOP_KEY")
@@ -258,6 +359,9 @@ def test_a_decision_is_explained_and_a_rule_is_tried_on_past_calls_and_added(ope
     expect(call).to_contain_text("allow")
     expect(call).to_contain_text("ask")
     expect(form.get_by_role("row").filter(has_text="ask")).to_contain_text("2")
+    # The list below may be long, and grows as one scrolls.
+    texts = form.inner_text()
+    assert texts.index("Add this rule") < texts.index("Calls that the rule matches")
     form.get_by_role("button", name="Add this rule").click()
     form.get_by_role("button", name="Add this rule: sure?").click()
     expect(page.get_by_role("region", name="Rules in force")).to_contain_text("echo one")
@@ -290,7 +394,7 @@ def test_a_workflow_is_started_and_drawn_and_a_run_is_forked(opened: Open) -> No
 
 
 def test_a_conversation_with_a_tool_that_runs_first(opened: Open) -> None:
-    page = opened().log_in("/chat")
+    page = opened().log_in("/chat?agent=helper")
     box = page.get_by_role("textbox", name="Message")
     # A tool by its name alone, without the agent.
     box.fill('+greet {"c": "exit 5"}')

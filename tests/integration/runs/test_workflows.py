@@ -158,6 +158,7 @@ async def test_a_failed_step_ends_it_unless_its_on_error_goes_on(crib: Crib) -> 
     flow(crib, "stops", fails, {"id": "b", "tool": "upper", "args": {"text": "x"}, "needs": ["a"]})
     output = {"status": "${steps.a.status}", "code": "${steps.a.error.code}", "value": "${steps.a.value}"}
     flow(crib, "goes_on", {**fails, "on_error": "continue"}, output=output)
+    flow(crib, "above", {"id": "w", "workflow": "stops"})
     flow(crib, "empty", {"id": "a", "tool": "fail", "foreach": []})
     flow(crib, "falls_back", {**fails, "on_error": {"default": 7}}, output=output)
     wrong = {"id": "a", "tool": "upper", "args": {"text": 5}, "on_error": "continue"}
@@ -166,6 +167,8 @@ async def test_a_failed_step_ends_it_unless_its_on_error_goes_on(crib: Crib) -> 
         furnish(project)
         with pytest.raises(ToolFailed, match=r"step a of stops failed: .*it is broken"):
             await project.workflows.run("stops")
+        with pytest.raises(ToolFailed, match=r"step w of above failed: workflow stops failed: step a of"):
+            await project.workflows.run("above")
         assert await project.workflows.run("goes_on") == {"status": "error", "code": "tool_failed"}
         assert await project.workflows.run("empty") == []
         assert (await project.workflows.run("falls_back"))["value"] == 7

@@ -1,7 +1,7 @@
 import { lazy, Suspense, useRef, useState } from "react";
 import { announce, Badge, Button, Form, readObject } from "../../parts";
 import { t } from "../../text";
-import { Result } from "../tools/Result";
+import { Progress, Result } from "../tools/Result";
 import { type Attached, attached, invoked, useAttached, withOutputs } from "./attached";
 
 const Palette = lazy(() => import("../../parts/Palette"));
@@ -102,6 +102,7 @@ function Chip({ one, tools }: { one: Attached; tools: ReturnType<typeof useAttac
           onChange={(event) => tools.write(one.key, event.target.value)}
         />
       </details>
+      {one.state === "running" && <Progress events={one.events ?? []} running />}
       {one.ended !== undefined && <Result ended={one.ended} lines={FEW} />}
       {one.problem !== undefined && <p className="wrong">{one.problem}</p>}
       <p className="line run-actions">

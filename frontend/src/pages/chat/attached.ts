@@ -4,7 +4,7 @@ import { useState } from "react";
 import { api, data, type ToolItem } from "../../api/client";
 import { shownExact } from "../../parts";
 import { t } from "../../text";
-import { callOf, type Ended, firstArguments, follow } from "../tools/call";
+import { type CallEvent, callOf, type Ended, firstArguments, follow } from "../tools/call";
 import { pathOf } from "../tools/paths";
 
 export type Attached = {
@@ -12,6 +12,8 @@ export type Attached = {
   tool: ToolItem;
   text: string;
   state: "pending" | "running" | "output" | "failed";
+  /** What came of it while it runs. */
+  events?: CallEvent[];
   ended?: Ended;
   problem?: string;
 };
@@ -34,8 +36,12 @@ export function useAttached() {
   const change = (key: number, part: Partial<Attached>) =>
     setAll((known) => known.map((one) => (one.key === key ? { ...one, ...part } : one)));
   const start = async (one: Attached): Promise<Attached> => {
-    change(one.key, { state: "running", problem: undefined, ended: undefined });
-    const done = await ended(one);
+    let events: CallEvent[] = [];
+    change(one.key, { state: "running", problem: undefined, ended: undefined, events });
+    const done = await ended(one, (event) => {
+      events = [...events, event];
+      change(one.key, { events });
+    });
     change(one.key, done);
     return done;
   };
@@ -49,11 +55,11 @@ export function useAttached() {
   };
 }
 
-async function ended(one: Attached): Promise<Attached> {
+async function ended(one: Attached, onEvent: (event: CallEvent) => void): Promise<Attached> {
   try {
     const answer = await callOf(one.tool)(one.text, false);
     if (answer === null) return { ...one, state: "pending" };
-    const found = await follow(answer);
+    const found = await follow(answer, { onEvent });
     return { ...one, state: found.result.ok ? "output" : "failed", ended: found };
   } catch (error) {
     return { ...one, state: "failed", problem: error instanceof Error ? error.message : String(error) };

@@ -1,5 +1,5 @@
 import { useMutation } from "@tanstack/react-query";
-import { useState } from "react";
+import { type ReactNode, useState } from "react";
 import { api, data, type Schemas } from "../../api/client";
 import {
   announce, Choice, type Effect, EffectBadge, Failure, Form, JsonLines, Line, plain, readObject, Send, Sure, Table,
@@ -47,10 +47,9 @@ export function Rehearsal() {
       </div>
       <Send label={t("policy.try.do")} disabled={isPending || wrong} error={error} />
       {found !== undefined && rule !== undefined && (
-        <>
-          <Outcome found={found} />
+        <Outcome found={found}>
           <Add rule={rule} done={reset} />
-        </>
+        </Outcome>
       )}
     </Form>
   );
@@ -74,7 +73,7 @@ function Add({ rule, done }: { rule: Rule; done: () => void }) {
   );
 }
 
-function Outcome({ found }: { found: Schemas["Rehearsal"] }) {
+function Outcome({ found, children }: { found: Schemas["Rehearsal"]; children: ReactNode }) {
   const [shown, more] = useSome(found.matching, FEW);
   return (
     <div role="status" className="stack">
@@ -85,6 +84,7 @@ function Outcome({ found }: { found: Schemas["Rehearsal"] }) {
         head={[t("policy.decision"), t("policy.now"), t("policy.then")]}
         rows={EFFECTS.map((one) => ({ key: one, cells: [<EffectBadge key={one} effect={one} />, number(found.now[one]), number(found.then[one])] }))}
       />
+      {children}
       {found.matching.length === 0 ? (
         <p className="muted">{t("policy.matching.none")}</p>
       ) : (

@@ -1,4 +1,4 @@
-import { useState } from "react";
+import { type ReactNode, useState } from "react";
 import { api, data, type Schemas } from "../../api/client";
 import { announce, Badge, Bullets, Button, Code, Decide, Dialog, Empty, Fold, plain, Shown, Sure, useAction, useRead } from "../../parts";
 import { said, spoken, t } from "../../text";
@@ -116,46 +116,43 @@ function Actions({ server: { name, state, transport } }: { server: Server }) {
           <Sure label={t("app.logout")} disabled={logout.isPending} act={logout.mutate} />
         </>
       )}
-      {transport === "stdio" && <Watching name={name} />}
+      {transport === "stdio" && (
+        <Opens label={t("servers.watch")} title={t("servers.watch.title", { name })}>
+          {(close) => <NewServer old={name} done={close} />}
+        </Opens>
+      )}
       <Removal name={name} refused={refused} />
       <Button disabled={restart.isPending} onClick={() => restart.mutate()}>{t("servers.restart")}</Button>
     </div>
   );
 }
 
-/** The button that opens a session of a server for what it needs. */
-function Watching({ name }: { name: string }) {
-  const [open, setOpen] = useState(false);
-  const close = () => setOpen(false);
-  return (
-    <>
-      <Button onClick={() => setOpen(true)}>{t("servers.watch")}</Button>
-      {open && (
-        <Dialog title={t("servers.watch.title", { name })} close={close}>
-          <NewServer old={name} done={close} />
-        </Dialog>
-      )}
-    </>
-  );
-}
-
 /** The button that removes a server, after its consequences were read. */
 function Removal({ name, refused }: { name: string; refused: (error: Error) => string }) {
-  const [open, setOpen] = useState(false);
-  const close = () => setOpen(false);
   const { mutate, isPending } = useAction<void, Schemas["ServerRemoved"]>(
     () => data(api.DELETE("/servers/{server}", { params: { path: { server: name } } })),
     { done: ({ file, left }) => announce(left ?? t("servers.removed", { name, file })), refused },
   );
   return (
-    <>
-      <Button onClick={() => setOpen(true)}>{t("secrets.remove")}</Button>
-      {open && (
-        <Dialog title={t("servers.remove", { name })} close={close}>
+    <Opens label={t("secrets.remove")} title={t("servers.remove", { name })}>
+      {(close) => (
+        <>
           <Bullets of={[t("servers.remove.tools"), t("servers.remove.gone"), t("servers.remove.again")]} />
           <Decide label={t("secrets.remove")} busy={isPending} act={() => mutate(undefined, { onSettled: close })} close={close} />
-        </Dialog>
+        </>
       )}
+    </Opens>
+  );
+}
+
+/** A button that opens a window. */
+function Opens({ label, title, children }: { label: string; title: string; children: (close: () => void) => ReactNode }) {
+  const [open, setOpen] = useState(false);
+  const close = () => setOpen(false);
+  return (
+    <>
+      <Button onClick={() => setOpen(true)}>{label}</Button>
+      {open && <Dialog title={title} close={close}>{children(close)}</Dialog>}
     </>
   );
 }

@@ -1,5 +1,5 @@
 import { api } from "../../api/client";
-import { Badge, Bullets, Card, Empty, Row, Rows, Shown, useRead, When } from "../../parts";
+import { Badge, Bullets, Card, Empty, Pairs, Row, Rows, Shown, useRead, When } from "../../parts";
 import { number, said, t } from "../../text";
 
 const AGAIN_MS = 5_000;
@@ -40,14 +40,9 @@ function Queue() {
       <Shown query={queue}>
         {(found) => (
           <>
-            <dl className="numbers">
-              {(["ready", "running", "waiting"] as const).map((one) => (
-                <div key={one}>
-                  <dd>{number(found[one])}</dd>
-                  <dt>{t(`workers.${one}`)}</dt>
-                </div>
-              ))}
-            </dl>
+            <Pairs
+              of={{ [t("workers.ready")]: number(found.ready), [t("workers.running")]: number(found.running), [t("workers.waiting")]: number(found.waiting) }}
+            />
             <ul className="versions">
               {found.tools.map((one) => (
                 <li key={one.tool}>

@@ -1,6 +1,6 @@
 import { useState } from "react";
 import { api, data, type Schemas } from "../../api/client";
-import { announce, Button, Decide, Dialog, useAction } from "../../parts";
+import { announce, Button, Dialog, useAction } from "../../parts";
 import { t } from "../../text";
 
 const CHANGES = ["cancel", "retry"] as const;
@@ -27,7 +27,7 @@ export function ChangeAll({ query }: { query: Schemas["RunsChange"] }) {
       ))}
       {asked !== null && (
         <Dialog title={`${title}?`} close={() => setAsked(null)}>
-          <Decide label={title} busy={act.isPending} act={() => act.mutate(asked)} close={() => setAsked(null)} />
+          <Button look="primary" disabled={act.isPending} onClick={() => act.mutate(asked)}>{title}</Button>
         </Dialog>
       )}
     </div>

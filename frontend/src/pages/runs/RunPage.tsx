@@ -53,7 +53,7 @@ function Head({ run }: { run: Schemas["Timeline"] }) {
         {run.costUsd !== null && run.costUsd > 0 && <span>{t("run.cost", { usd: number(Math.round(run.costUsd * 10_000) / 10_000) })}</span>}
         <span>{t("run.active", { s: number(Math.round(run.activeS * 10) / 10) })}</span>
         {run.forkedFromId !== null && <Link to={`/runs/${run.forkedFromId}`}>{t("run.forked")}</Link>}
-        <Link to="/runs" search={{ agent: run.agent } as never}>{t("run.others")}</Link>
+        {run.parentId === null && <Link to="/runs" search={{ agent: run.agent } as never}>{t("run.others")}</Link>}
       </p>
       {run.error !== null && (
         <p className="problem" role="alert">
