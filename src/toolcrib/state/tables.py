@@ -286,7 +286,7 @@ CREATE INDEX grants_exact ON grants (arguments_digest, tool) WHERE state = 'live
 CREATE INDEX grants_standing ON grants (tool, scope) WHERE state = 'live' AND scope IN ('session', 'rule');
 CREATE INDEX grants_tool ON grants (tool, bundle, tool_digest)
     WHERE state = 'live' AND answer = 'approved';
-CREATE INDEX grants_state ON grants (state, id);
+CREATE INDEX grants_newest ON grants (state, decided_at, id);
 CREATE INDEX grants_used ON grants (used_by) WHERE used_by IS NOT NULL;
 CREATE TABLE switches (
     bundle TEXT NOT NULL,

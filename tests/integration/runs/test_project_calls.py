@@ -355,6 +355,24 @@ def test_a_tool_that_is_removed_while_a_worker_counts_is_left_out() -> None:
     assert ServedTools(tools, 3)().tools == {"here": 3}
 
 
+def test_a_look_at_an_unchanged_offer_lists_no_names() -> None:
+    listed: list[None] = []
+
+    class Counting(Toolset):
+        """Counts how often all names are listed."""
+
+        @property
+        def names(self) -> list[str]:
+            listed.append(None)
+            return super().names
+
+    tools = Counting()
+    tools.register("here", lambda: 1, description="Stay.")
+    served = ServedTools(tools, 3)
+    assert served() is served()
+    assert len(listed) == 1
+
+
 async def test_a_start_reads_no_manifest_to_offer_what_was_trusted_and_recorded(crib: Crib) -> None:
     path = crib.shell("look", limits={"concurrent_calls": 2}) / "tool.yml"
     crib.accept = "trusted"

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from toolcrib.spec.identifier import new_id
 from toolcrib.spec.record import record
 from toolcrib.state import VAULT_TRUST, Database, SqliteDatabase, Vault
+from toolcrib.state.database import matching
 
 SETTINGS, POLICY = "settings", "policy"
 """Subjects of which a project has one each."""
@@ -31,12 +32,8 @@ _LAST = f"SELECT {_COLUMNS} FROM trusted WHERE subject = ? AND bundle = ? AND {_
 _ONE = f"SELECT until FROM trusted WHERE subject = ? AND bundle = ? AND digest = ? AND {_IN_FORCE}"
 _KNOWN = f"SELECT subject, bundle, source FROM trusted WHERE {_IN_FORCE} ORDER BY id"
 _EVERY = f"SELECT subject, bundle, digest FROM trusted WHERE {_IN_FORCE}"
-_END = "UPDATE trusted SET until = ? WHERE subject = ? AND bundle = ? AND digest = ?"
-_OLDEST = (
-    "DELETE FROM trusted WHERE id IN (SELECT id FROM"
-    " (SELECT id, ROW_NUMBER() OVER (PARTITION BY subject, bundle ORDER BY id DESC) AS place FROM trusted)"
-    " WHERE place > ?)"
-)
+_OF = "FROM trusted WHERE subject = ? AND bundle = ?"
+_OLDEST = f"DELETE {_OF} AND id <= (SELECT id {_OF} ORDER BY id DESC LIMIT 1 OFFSET ?)"
 
 
 @record
@@ -190,7 +187,7 @@ class Ledger:
                     "source": row.source, "shown": json.dumps(dict(row.shown)), "trusted_by": by,
                     "trusted_at": now, "channel": channel, "until": row.until,
                 })  # fmt: skip
-            tx.run(_OLDEST, _KEPT)
+                tx.run(_OLDEST, *(row.subject, row.bundle) * 2, _KEPT)
             tx.notify()
         self._changed()
         return stored
@@ -199,17 +196,14 @@ class Ledger:
         """End the trust in everything, in one subject, or in one version; return how many rows ended."""
         if not self._exists:
             return 0
-        wanted = [
-            key
-            for key in self._database.rows(_EVERY, self._clock())
-            if (subject is None or key[:2] == (subject, bundle)) and digest in (None, key[2])
-        ]
+        of = {"subject": subject, "bundle": None if subject is None else bundle, "digest": digest}
+        where, values = matching(of)
+        now = self._clock()
         with self._database.write() as tx:
-            for one in wanted:
-                tx.run(_END, self._clock(), *one)
+            ended = tx.run(f"UPDATE trusted SET until = ? WHERE {where} AND {_IN_FORCE}", now, *values, now)
             tx.notify()
         self._changed()
-        return len(wanted)
+        return ended
 
     # -- tools that agents made --------------------------------------------------------------------
 

@@ -24,6 +24,7 @@ from toolcrib.errors import (
 )
 from toolcrib.guard import Approval, Permit, canonical
 from toolcrib.guard.approvals.approvals import Approvals, may_decide
+from toolcrib.guard.approvals.grants import _LIVE, _NEWEST, _OLDER
 from toolcrib.spec import Caller
 from toolcrib.state import PROJECT, SqliteDatabase
 
@@ -258,6 +259,15 @@ def test_the_newest_decision_comes_first(service: Approvals, wall: Wall) -> None
         service.approve(one, "ada", "arguments")
     assert [grant.id for grant in service.grants(2)] == [asked[0], asked[2]]
     assert [grant.id for grant in service.grants(2, before=asked[2])] == [asked[1]]
+
+
+@pytest.mark.parametrize(("page", "values"), [("", (1.0, 25)), (_OLDER, (1.0, "id", 25))])
+def test_a_page_of_the_newest_decisions_costs_the_same_beside_many(
+    tmp_path: Path, page: str, values: tuple[Any, ...]
+) -> None:
+    plan = vault(tmp_path).rows(f"EXPLAIN QUERY PLAN {_LIVE}{page}{_NEWEST}", *values)
+    assert any("USING INDEX grants_newest" in step[-1] for step in plan), plan
+    assert not any("TEMP B-TREE" in step[-1] for step in plan), plan
 
 
 def test_a_yes_can_be_taken_back(service: Approvals) -> None:

@@ -140,6 +140,16 @@ def test_only_the_newest_versions_of_a_subject_are_kept(vault: Vault) -> None:
     ledger.close()
 
 
+def test_one_decision_costs_the_same_beside_many_others(ledger: Ledger) -> None:
+    ledger.accept([tool(A, f"t{number}") for number in range(3_000)], "ann", "terminal")
+    steps: list[int] = []
+    # Called for each 1,000 instructions of SQLite.
+    ledger._database._writer.connection().set_progress_handler(lambda: steps.append(1), 1_000)  # type: ignore[attr-defined]
+    ledger.accept([tool(B, "t0")], "ann", "terminal")
+    assert ledger.revoke("tool:t0") == 2
+    assert len(steps) < 3
+
+
 def test_the_texts_that_were_shown_are_kept_by_their_content(ledger: Ledger, other: Ledger) -> None:
     ledger.accept([tool(A)], "ann", "terminal", [b"echo 1\n", b"echo 1\n"])
     ledger.accept([tool(B)], "ann", "terminal", [b"echo 1\n"])
