@@ -50,8 +50,8 @@ def test_a_new_version_from_a_manifest_keeps_the_translations(bundle: Bundle) ->
     yaml = {"Content-Type": "application/yaml"}
     assert bundle.send_tool("PUT", native | {"translations": GERMAN}, "word-count", "1").status == 201
     path = f"{bundle.path}/tools/word-count/version"
-    text = MANIFEST.replace("version: 1", "version: 2").encode()
-    assert bundle.server.send("PUT", f"{path}/2", text, yaml).json["translations"] == GERMAN
+    newer = MANIFEST.replace("version: 1", "version: 2").encode()
+    assert bundle.server.send("PUT", f"{path}/2", newer, yaml).json["translations"] == GERMAN
     text = MANIFEST.replace("version: 1", "version: 3")
     assert (
         "translations"
