@@ -94,7 +94,8 @@ class Opened:
         page = self.page
         # By the debugger, as the page's own rules let no script but its own run.
         page.evaluate(AXE.read_text())
-        page.evaluate("Promise.all(document.getAnimations().map(one => one.finished))")
+        # One whose element goes ends with an error.
+        page.evaluate("Promise.allSettled(document.getAnimations().map(one => one.finished))")
         found: Any = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
         return [
             f"{one['id']}: {json.dumps([node['target'] for node in one['nodes']])}"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -51,8 +53,13 @@ def required_and_failed(suite: list[str], address: str, version: str) -> tuple[l
     The suite exits with 0 if none does.
     """
     required = requirements(suite, version)
-    command = [*suite, "server", "--url", address, "--requirements", version]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    with tempfile.TemporaryDirectory() as folder:
+        command = [*suite, "server", "--url", address, "--requirements", version, "--output-dir", folder]
+        ran = subprocess.run(command, capture_output=True, text=True, check=False)
+        checks = [one for path in Path(folder).glob("*/checks.json") for one in json.loads(path.read_text())]
+    for one in checks:
+        if one["status"] == "FAILURE":
+            print(f"{one['id']}: {one.get('errorMessage')}")
     passed = set(re.findall(r"^✓ (\S+): [1-9]", ran.stdout.partition("=== SUMMARY ===")[2], re.MULTILINE))
     failed = [name for name in required if name not in passed]
     assert (ran.returncode == 0) == (not failed), ran.stdout[-4_000:] + ran.stderr

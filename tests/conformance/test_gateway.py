@@ -9,19 +9,17 @@ from __future__ import annotations
 
 import json
 import os
-import socket
+import re
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import httpx2
 import pytest
 
 from tests.conformance.conftest import HERE, passed_of_required, required_and_failed, serving
-from tests.patience import patient
+from tests.patience import wait_for
 from tests.third_party import SDK_LOCK, SESSIONS_LOCK, example_server, python_servers
 from toolcrib.guard import Ledger
 from toolcrib.project import load_config
@@ -54,34 +52,26 @@ def mounting(address: str, folder: Path) -> Iterator[str]:
 
 
 @contextmanager
-def running(command: list[str], port: int, folder: Path) -> Iterator[str]:
-    """Run a server with the official SDK; yields its address."""
-    environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONUNBUFFERED": "1"}
-    address, quiet = f"http://127.0.0.1:{port}/mcp", subprocess.DEVNULL
-    with subprocess.Popen(command, cwd=folder, env=environment, stdout=quiet, stderr=quiet) as server:
+def running(command: list[str], source: Path, folder: Path) -> Iterator[str]:
+    """Run a server with the official SDK on any free port; yields its address."""
+    environment = {**os.environ, "PYTHONPATH": str(source), "PYTHONUNBUFFERED": "1"}
+    log = folder / "log"
+
+    def address() -> str:
+        assert server.poll() is None, log.read_text()
+        return "".join(re.findall(r"running on (http://127\.0\.0\.1:\d+) ", log.read_text()))
+
+    with (
+        log.open("w") as errors,
+        subprocess.Popen(
+            command, cwd=source, env=environment, stdout=subprocess.DEVNULL, stderr=errors
+        ) as server,
+    ):
         try:
-            give_up = time.monotonic() + 100
-            while not _answers(address):
-                assert server.poll() is None, "it has ended"
-                assert time.monotonic() < give_up, "it does not answer"
-                time.sleep(0.1)
-            yield address
+            wait_for(address, "the address of the server", 100)
+            yield f"{address()}/mcp"
         finally:
             server.kill()
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
-
-
-def _answers(address: str) -> bool:
-    try:
-        httpx2.get(address, timeout=patient(5), trust_env=False)
-    except httpx2.TransportError:
-        return False
-    return True
 
 
 @pytest.fixture(scope="module")
@@ -92,23 +82,17 @@ def fixture(address: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 @pytest.fixture(scope="module")
 def example(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    port = free_port()
-    command = [sys.executable, "-m", "mcp_everything_server", "--port", str(port)]
-    with (
-        running(command, port, example_server(SDK_LOCK)) as address,
-        mounting(address, tmp_path_factory.mktemp("example")) as url,
-    ):
+    command = [sys.executable, "-m", "mcp_everything_server", "--port", "0"]
+    folder = tmp_path_factory.mktemp("example")
+    with running(command, example_server(SDK_LOCK), folder) as address, mounting(address, folder) as url:
         yield url
 
 
 @pytest.fixture(scope="module")
 def sessions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    port = free_port()
-    command = [str(python_servers() / "bin" / "python"), str(HERE / "sdk_sessions.py"), str(port)]
-    with (
-        running(command, port, example_server(SESSIONS_LOCK)) as address,
-        mounting(address, tmp_path_factory.mktemp("sessions")) as url,
-    ):
+    command = [str(python_servers() / "bin" / "python"), str(HERE / "sdk_sessions.py"), "0"]
+    folder = tmp_path_factory.mktemp("sessions")
+    with running(command, example_server(SESSIONS_LOCK), folder) as address, mounting(address, folder) as url:
         yield url
 
 

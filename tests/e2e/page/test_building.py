@@ -98,7 +98,8 @@ def test_what_is_not_saved_is_not_lost_by_a_click(opened: Open) -> None:
         dialog.dismiss()
 
     page.on("dialog", stay)
-    page.get_by_role("link", name="Runs").click()
+    with page.expect_event("dialog"):
+        page.get_by_role("link", name="Runs").click()
     expect(page.get_by_label("What it does")).to_have_value("Something.")
     assert asked == ["Leave without saving what you changed?"]
     page.remove_listener("dialog", stay)

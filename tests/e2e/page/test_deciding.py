@@ -9,11 +9,12 @@ import socketserver
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime, timedelta
 from threading import Thread
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.browser import DESK, PHONE, ROOT
 from tests.crib import Crib
@@ -91,10 +92,10 @@ class Cut(socketserver.ThreadingTCPServer):
         Thread(target=self.serve_forever, daemon=True).start()
 
     def finish_request(self, request: Any, client_address: Any) -> None:
-        if self.is_cut:
-            return
         with socket.create_connection(("127.0.0.1", self.far)) as far:
             self.open += [request, far]
+            if self.is_cut:
+                return
             Thread(target=self.copy, args=(far, request), daemon=True).start()
             self.copy(request, far)
 
@@ -244,6 +245,22 @@ def test_identical_calls_are_decided_at_once_and_compared_with_the_last(
     nothing_wrong(browser)
     card.get_by_role("button", name="Deny").click()
     expect(card).to_have_count(0)
+
+
+def test_a_decision_takes_no_focus_from_who_has_moved_on(opened: Open, server: HttpServerProcess) -> None:
+    ask(server, "echo slow")
+    page = opened().log_in("/approvals")
+    link = page.get_by_role("link", name="Runs")
+
+    def move_on(route: Route) -> None:
+        link.focus()
+        route.continue_()
+
+    page.route("**/deny", move_on)
+    request(page, "echo slow").get_by_role("button", name="Deny").click()
+    expect(page.get_by_text("look was denied")).to_be_visible()
+    expect(request(page, "echo slow")).to_have_count(0)
+    expect(link).to_be_focused()
 
 
 def test_what_waits_for_trust_is_shown_and_trusted(opened: Open, server: HttpServerProcess) -> None:
@@ -430,10 +447,12 @@ def test_the_time_for_a_decision_runs_down(opened: Open, server: HttpServerProce
     page.get_by_role("link", name="Approvals").click()
     card = request(page, "echo soon")
     expect(card).to_contain_text("expires in 7 days")
-    page.clock.fast_forward((7 * 24 * 3600 - 90) * 1000)
-    expect(card).to_contain_text(re.compile(r"expires in 1:\d\d"))
+    (asked,) = server.send("GET", "/approvals?status=pending").json["approvals"]
+    page.clock.pause_at(datetime.fromisoformat(asked["expiresAt"]) - timedelta(seconds=90))
+    expect(card).to_contain_text("expires in 1:30")
     page.clock.fast_forward(100_000)
     expect(card).to_contain_text("expired")
+    page.clock.resume()
     card.get_by_role("button", name="Deny").click()
     expect(card).to_have_count(0)
 

@@ -20,7 +20,7 @@ def test_a_link_works_once_and_leaves_no_code_in_the_address(opened: Open, serve
     first = opened()
     first.page.goto(link)
     expect(first.page.get_by_role("heading", name="Tools", exact=True)).to_be_visible()
-    assert "code" not in first.page.url
+    expect(first.page).not_to_have_url(re.compile("code"))
     assert first.context.cookies() == []
     second = opened()
     second.page.goto(link)

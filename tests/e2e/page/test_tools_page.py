@@ -11,6 +11,7 @@ from playwright.sync_api import FilePayload, Page, expect
 from tests.browser import DESK, PHONE
 from tests.e2e.page.conftest import Open
 from tests.http_server import HttpServerProcess
+from tests.patience import wait_for
 from toolcrib.spec.identifier import new_id
 
 
@@ -47,9 +48,10 @@ def test_a_switch_counts_at_once_and_for_everybody(opened: Open, server: HttpSer
     with page.expect_response("**/tools/bundles/**"):
         switch.click()
     expect(switch).not_to_be_checked()
+    notice = page.get_by_role("status").filter(has_text="greet is off.")
+    notice.get_by_text("greet is off.").hover()  # It stays while one points at it.
     assert browser.violations() == []
     assert server.send("POST", "/tools/invoke/greet", {"args": {"c": "true"}}).code == "tool_disabled"
-    notice = page.get_by_role("status").filter(has_text="greet is off.")
     with page.expect_response("**/tools/bundles/**"):
         notice.get_by_role("button", name="Undo").click()
     expect(switch).to_be_checked()
@@ -171,8 +173,13 @@ def test_progress_is_shown_and_a_call_can_be_cancelled(opened: Open, server: Htt
     expect(page.locator(".tester-answer figure pre")).to_have_text("begun\n")
     # The log has the same word, here and in German, and the tool's own numbers have the call.
     expect(page.locator(".history .badge").first).to_have_text("cancelled")
-    calls = server.send("GET", "/tools/search?q=greet").json["tools"][0]["callCount"]
-    expect(page.locator(".pairs").get_by_role("link", name=str(calls), exact=True)).to_be_visible()
+    numbers = page.locator(".pairs")
+
+    def is_shown() -> bool:
+        calls = server.send("GET", "/tools/search?q=greet").json["tools"][0]["callCount"]
+        return numbers.get_by_role("link", name=str(calls), exact=True).is_visible()
+
+    wait_for(is_shown, "the number of its calls")
     page.evaluate("localStorage.setItem('toolcrib.language', 'de')")
     page.reload()
     expect(page.locator(".history .badge").first).to_have_text("abgebrochen")

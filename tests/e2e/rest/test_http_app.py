@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import signal
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -170,6 +171,17 @@ def test_head_and_body_of_a_short_answer_are_sent_at_once(server: HttpServerProc
         for _ in range(50):
             client.sendall(head.encode())
             assert client.recv(65_536).endswith(b"}")
+
+
+def test_a_connection_is_used_again_after_a_pause(server: HttpServerProcess) -> None:
+    connection = server.connect()
+    for pause_s in (6, 0):
+        connection.request("GET", "/", headers={"Authorization": f"Bearer {server.token}"})
+        answer = connection.getresponse()
+        answer.read()
+        assert answer.status == 200
+        time.sleep(pause_s)
+    connection.close()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

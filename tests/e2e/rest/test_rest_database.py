@@ -78,7 +78,7 @@ def test_who_needs_the_database_keeps_nobody_else_waiting(
             assert time.monotonic() < deadline
             time.sleep(0.01)
         assert server.send("GET", "/").status == 200
-        assert not asked.done(), asked.result()
-        other.rollback()
         # On a slow machine it has waited for longer than a request may.
+        assert not asked.done() or asked.result() == 503, asked.result()
+        other.rollback()
         assert asked.result() in (done, 503)

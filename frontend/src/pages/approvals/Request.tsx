@@ -114,8 +114,8 @@ function useDecision(group: Approval[]) {
     }
   };
   return useAction((decision: Decision) => Promise.all(group.map((request) => one(request, decision))), {
-    // The buttons go with the card, and a keyboard would begin at the top of the page again.
-    done: () => document.getElementById("main")?.focus(),
+    // The buttons go with the card, and a keyboard would begin at the top of the page again. Who has moved on stays there.
+    done: () => document.activeElement?.matches("body, :disabled") && document.getElementById("main")?.focus(),
   });
 }
 

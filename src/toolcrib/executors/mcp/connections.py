@@ -114,6 +114,8 @@ async def connected(
         # process. The path of the call checks the result as that of any other tool.
         client.session.validate_tool_result = _unchecked  # type: ignore[method-assign]
         up = Connected(client, link, relays)
+        if up.in_session and isinstance(link, HttpLink):
+            await link.listening()
         yield up
 
 

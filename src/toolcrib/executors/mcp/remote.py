@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
 from toolcrib.egress import Destination, Egress, HostPolicy, guarded_transport
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _EVENT_S = 300.0
 """Seconds that an open stream of events may be silent."""
+_LISTEN_S = 5.0
+"""Seconds that a server has to open the stream of what it sends outside of calls."""
 _EVENT_BYTES = 16 * 1024 * 1024
 """The longest message in a stream of events. The older transport, `sse`, has a fixed limit of 1 MiB."""
 
@@ -50,6 +52,7 @@ class HttpLink:
         self._refused = 0
         self.status = 0
         self._home: Destination | None = None
+        self._listens = asyncio.Event()
         self.closed = asyncio.Event()
         """Set if it can be used no longer. No connection stays open between calls, so only callers set it."""
         self.lost = False
@@ -74,7 +77,7 @@ class HttpLink:
                 auth=auth,
                 timeout=limits,
                 trust_env=False,
-                event_hooks={"response": [_note_lost_session]},
+                event_hooks={"response": [_note_lost_session, self._note_stream]},
             )
 
         async with AsyncExitStack() as stack:
@@ -90,6 +93,22 @@ class HttpLink:
 
     async def __aexit__(self, *exc_info: Any) -> Any:
         return await self._stack.__aexit__(*exc_info)
+
+    async def _note_stream(self, response: httpx2.Response) -> None:
+        request = response.request
+        if request.method == "GET" and "text/event-stream" in request.headers.get("accept", ""):
+            self._listens.set()
+
+    async def listening(self) -> None:
+        """Wait until a session has the stream of what belongs to no call, or the server has refused it.
+
+        Servers with the Python SDK before version 2 ask their client there, and a question that is asked
+        before the stream is open is lost.
+        """
+        # Some servers answer only with the first event.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LISTEN_S):
+                await self._listens.wait()
 
     def _transport(self) -> tuple[str, httpx2.AsyncBaseTransport]:
         spec = self._spec

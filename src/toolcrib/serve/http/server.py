@@ -24,6 +24,11 @@ GRACE_S = 10
 """Seconds that the calls of running requests have to end after a signal, before they are cancelled."""
 _ANSWERS_S = 3
 """Seconds for the answers after that, before their connections are closed."""
+_IDLE_S = 75
+"""Seconds for which a connection stays open without a request.
+
+Longer than proxies (60 s) and HTTP clients keep one, so that a request never meets the end of its connection.
+"""
 HEAD_S = 20.0
 MAX_HEAD = 128 << 10
 """Bytes of a head that is not complete yet."""
@@ -226,6 +231,7 @@ async def serve_app(
         # uvicorn would believe X-Forwarded-For and -Proto of any program on this machine.
         proxy_headers=False,
         ws="none",
+        timeout_keep_alive=_IDLE_S,
         timeout_graceful_shutdown=GRACE_S + _ANSWERS_S,
     )
     gc.freeze()  # What is there by now stays, so no collection has to look at it.

@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import textwrap
+import uuid
 from collections.abc import Mapping
 from contextlib import nullcontext
 from typing import Any
@@ -17,7 +18,7 @@ from mcp import MCPError, StdioServerParameters
 from mcp.client import Client as McpClient
 
 from tests.crib import Crib
-from tests.mcp_servers import RAW, mount, trust_offered
+from tests.mcp_servers import RAW, Served, mount, trust_offered, write
 from toolcrib.errors import CapabilityMissing, InputRequired
 from toolcrib.project import Project
 from toolcrib.project.mcp_catalog import McpCatalog
@@ -108,6 +109,72 @@ async def test_a_client_that_answers_later_has_the_call_made_again(crib: Crib) -
         assert request["method"] == "elicitation/create"
         answers = {key: {"action": "accept", "content": {"name": "Ben"}}}
         assert (await call(project, LaterClient(answers))).unwrap() == "Ben"
+
+
+class Outside(Served):
+    """A server that asks outside of its calls, on a stream of the session that it takes time to open."""
+
+    def __init__(self) -> None:
+        asked: dict[bytes, asyncio.Queue[Any]] = {}
+        """Session with an open stream to its questions."""
+        answers: asyncio.Queue[Any] = asyncio.Queue()
+        about = {"serverInfo": {"name": "outside", "version": "1"}, "capabilities": {"tools": {}}}
+        results = {
+            "initialize": {"protocolVersion": "2025-11-25", **about},
+            "tools/list": {"tools": [{"name": "hello", "inputSchema": {"type": "object"}}]},
+        }
+
+        async def called(session: bytes) -> str:
+            if session not in asked:
+                return "nobody hears"
+            params = {"message": "Who?", "requestedSchema": {"type": "object", "properties": {}}}
+            asked[session].put_nowait({"id": "q", "method": "elicitation/create", "params": params})
+            return str((await answers.get())["content"]["name"])
+
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            if scope["type"] != "http":
+                await receive()
+                await send({"type": "lifespan.startup.complete"})
+                return
+            message = json.loads((await receive())["body"] or b"{}")
+            method = message.get("method")
+            session = dict(scope["headers"]).get(b"mcp-session-id", b"")
+            status, kind, reply = 202, b"application/json", dict[str, Any]()
+            if scope["method"] == "GET":
+                await asyncio.sleep(1)
+                asked[session] = asyncio.Queue()
+                status, kind = 200, b"text/event-stream"
+            elif "result" in message:
+                answers.put_nowait(message["result"])
+            elif method == "tools/call":
+                reply = {"result": {"content": [{"type": "text", "text": await called(session)}]}}
+            elif method in results:
+                reply = {"result": results[method]}
+            elif "id" in message:
+                reply = {"error": {"code": -32601, "message": "Method not found"}}
+            headers = [(b"content-type", kind), (b"mcp-session-id", session or uuid.uuid4().hex.encode())]
+            if reply:
+                status, reply = 200, {"jsonrpc": "2.0", "id": message["id"], **reply}
+            await send({"type": "http.response.start", "status": status, "headers": headers})
+            data = json.dumps(reply) if reply else ""
+            if scope["method"] == "GET":
+                data = "data: " + json.dumps({"jsonrpc": "2.0", **await asked[session].get()}) + "\n\n"
+            await send({"type": "http.response.body", "body": data.encode()})
+
+        super().__init__(app)
+
+
+async def test_a_server_may_ask_outside_of_the_call_from_the_first_call_on(crib: Crib) -> None:
+    remote = Outside()
+    remote.start()
+    write(crib, {"raw": {"url": f"http://127.0.0.1:{remote.port}/mcp"}})
+    try:
+        async with crib.open() as project:
+            assert project.servers is not None
+            await project.servers.ready(60)
+            assert (await call(project, Client())).unwrap() == "Ann"
+    finally:
+        await asyncio.to_thread(remote.stop)
 
 
 NAMING = ASKING.replace(
