@@ -51,6 +51,26 @@ export function Lines({ label, change, className = "field-stack wide", ...area }
   );
 }
 
+/** A text in JSON, with the place of an error in it. */
+export function JsonField({ label, text, wrong, change }: Omit<Common<string>, "value"> & { text: string; wrong: string }) {
+  const id = useId();
+  return (
+    <label className="stack">
+      <span>{label}</span>
+      <textarea
+        value={text}
+        rows={Math.min(24, Math.max(8, text.split("\n").length + 1))}
+        spellCheck={false}
+        aria-invalid={wrong !== ""}
+        aria-describedby={id}
+        dir="ltr"
+        onChange={(event) => change(event.target.value)}
+      />
+      <span id={id} className="wrong" role="alert">{wrong}</span>
+    </label>
+  );
+}
+
 type ChoiceProps<T> = Common<T> & { of: readonly T[]; text?: (one: T) => string; className?: string };
 
 /** A file of this machine. */

@@ -6,7 +6,7 @@ export { Decide, Dialog } from "./Dialog";
 export { DiffLines } from "./DiffLines";
 export { type Finding } from "./Editor";
 export { fieldText, readAnswer, readExact, shownExact, writeExact } from "./exact";
-export { Check, Choice, chosenAfter, copy, FileField, Form, Line, Lines, Send, Tabs } from "./fields";
+export { Check, Choice, chosenAfter, copy, FileField, Form, JsonField, Line, Lines, Send, Tabs } from "./fields";
 export { Filters, queryOf, useAddress } from "./Filters";
 export { Heading } from "./Heading";
 export { plain, readObject } from "./json";

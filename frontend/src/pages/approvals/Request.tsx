@@ -2,7 +2,7 @@ import { useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { api, ApiError, data, type Schemas } from "../../api/client";
 import {
-  announce, Badge, Button, Choice, Code, Fold, Left, Line, Pairs, plain, readObject, shownExact, useAction, useRead,
+  announce, Badge, Button, Choice, Code, Fold, JsonField, Left, Line, Pairs, plain, readObject, shownExact, useAction, useRead,
   Value, When, writeExact,
 } from "../../parts";
 import { said, t } from "../../text";
@@ -27,7 +27,7 @@ function One({ request, group }: { request: Approval; group: Approval[] }) {
   const callers = [...new Set(group.map(({ caller }) => caller))];
   const read = edited === null ? null : readObject(edited);
   const changed = read !== null && "value" in read ? read.value : undefined;
-  const wrong = read !== null && changed === undefined;
+  const wrong = read !== null && "wrong" in read ? read.wrong : "";
   const { mutate, isPending } = useDecision(group);
   // Changed arguments run once only.
   const given = { once: true, session: request.sessionId !== null, arguments: true, rule: request.rule !== "" };
@@ -53,17 +53,7 @@ function One({ request, group }: { request: Approval; group: Approval[] }) {
       {edited === null ? (
         <Pairs of={prettyOf(request.arguments)} />
       ) : (
-        <>
-          <textarea
-            aria-label={t("recipe.arguments")}
-            aria-invalid={wrong}
-            rows={Math.min(16, edited.split("\n").length + 1)}
-            dir="ltr"
-            value={edited}
-            onChange={(event) => setEdited(event.target.value)}
-          />
-          {wrong && <p className="wrong">{t("test.json.object")}</p>}
-        </>
+        <JsonField label={t("recipe.arguments")} text={edited} wrong={wrong} change={setEdited} />
       )}
       <Fold title={t("approvals.more")}>
         {() => (
@@ -79,7 +69,7 @@ function One({ request, group }: { request: Approval; group: Approval[] }) {
           <Choice label={t("approvals.scope")} value={scope} change={setScope} of={scopes} text={(one) => t(`approvals.scope.${one}`, { tool: request.tool, rule: plain(request.rule) })} />
         </div>
         <div className="line decision-buttons">
-          <Button look="primary" disabled={isPending || wrong} onClick={() => mutate({ scope, note, arguments: changed })}>{t("approvals.approve")}</Button>
+          <Button look="primary" disabled={isPending || wrong !== ""} onClick={() => mutate({ scope, note, arguments: changed })}>{t("approvals.approve")}</Button>
           <Button disabled={isPending} onClick={() => mutate({ deny: true, note })}>{t("approvals.deny")}</Button>
           <Button look="quiet" onClick={() => { setEdited(edited === null ? own : null); setScope("once"); }}>
             {edited === null ? t("approvals.edit") : t("approvals.unedit")}

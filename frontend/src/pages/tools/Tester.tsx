@@ -1,7 +1,7 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { lazy, type ReactNode, Suspense, useId, useState } from "react";
 import { ApiError, type Tool } from "../../api/client";
-import { announce, Button, copy, Failure, Form, type Grant, Loading, readObject, SetSecret, Tabs, Watched, writeExact } from "../../parts";
+import { announce, Button, copy, Failure, Form, type Grant, JsonField, Loading, readObject, SetSecret, Tabs, Watched, writeExact } from "../../parts";
 import { t } from "../../text";
 import { type CallEvent, cancel, type Ended, follow, type Send } from "./call";
 import { COPIES } from "./copies";
@@ -69,7 +69,7 @@ export function Tester({ schema, start, call, tool, watch, question }: Props) {
             <SchemaForm schema={schema} value={read.value} refused={problem?.violations} onChange={(value) => setText(writeExact(value, 2))} />
           ) : (
             <>
-              <JsonField text={text} wrong={valid ? "" : read.wrong} onChange={setText} />
+              <JsonField label={t("test.json.label")} text={text} wrong={valid ? "" : read.wrong} change={setText} />
               {valid && <Problems schema={schema} value={read.value} refused={problem?.violations} />}
             </>
           )}
@@ -113,26 +113,6 @@ export function Tester({ schema, start, call, tool, watch, question }: Props) {
 function errorIn(state: State): Pick<ApiError, "code" | "violations" | "details"> | undefined {
   if (state.kind === "ended") return state.ended.result.error;
   return state.kind === "refused" && state.error instanceof ApiError ? state.error : undefined;
-}
-
-function JsonField({ text, wrong, onChange }: { text: string; wrong: string; onChange: (text: string) => void }) {
-  return (
-    <label className="stack">
-      <span>{t("test.json.label")}</span>
-      <textarea
-        value={text}
-        rows={Math.min(24, Math.max(8, text.split("\n").length + 1))}
-        spellCheck={false}
-        aria-invalid={wrong !== ""}
-        aria-describedby="json-wrong"
-        dir="ltr"
-        onChange={(event) => onChange(event.target.value)}
-      />
-      <span id="json-wrong" className="wrong" role="alert">
-        {wrong}
-      </span>
-    </label>
-  );
 }
 
 function Copies({ tool, text }: { tool: Tool; text: string }) {
