@@ -1,5 +1,5 @@
 import { expect, test, vi } from "vitest";
-import { texts } from "../src/text";
+import { texts } from "../src/text/texts";
 
 const placeholders = (text: string) => [...text.matchAll(/\{(\w+)\}/g)].map(([, name]) => name);
 const files = import.meta.glob<string>(["../src/**/*.{ts,tsx}", "!../src/text/*", "!**/schema.d.ts"], {

@@ -1,13 +1,9 @@
 /** The texts of the page in the person's language. */
 
 import type { ToolItem } from "../api/client";
-import { building } from "./building";
-import { operations } from "./operations";
-import { pages } from "./pages";
+import type { Key } from "./texts";
 
-/** Every text by its name: in English, in German. */
-export const texts = { ...pages, ...building, ...operations };
-export type Key = keyof typeof texts;
+export type { Key };
 
 /** `pseudo` is for tests of the layout: English, longer, from right to left. */
 export const LANGUAGES = { en: "English", de: "Deutsch" } as const;
@@ -18,6 +14,8 @@ const LONGEST = 2_000;
 const STORED = "toolcrib.language";
 export const language = wanted();
 const formats = formatsOf(language === "de" ? "de" : "en");
+// Nobody loads the texts of another language.
+const texts: Record<string, string> = (await (language === "de" ? import("texts:de") : import("texts:en"))).default;
 /** The sentences of the server, which speaks English: only who reads German loads them. */
 const server: German | null = language === "de" ? (await import("../../../src/toolcrib/serve/german.json")).default : null;
 const phrases = Object.entries(server?.phrases ?? {}).map(
@@ -43,8 +41,8 @@ export function chooseLanguage(next: Language): void {
 
 /** Return a text with its values; the number `n` chooses between one and many. */
 export function t(key: Key, values: Record<string, string | number> = {}): string {
-  const [english, german] = texts[key];
-  const forms = (language === "de" ? german : language === "pseudo" ? longer(english) : english).split("|");
+  const own = texts[key] ?? key;
+  const forms = (language === "pseudo" ? longer(own) : own).split("|");
   const one = typeof values.n !== "number" || formats.plural.select(values.n) === "one";
   const text = (one ? forms[0] : forms[1]) ?? forms[0] ?? "";
   return text.replace(/\{(\w+)\}/g, (whole, name: string) => {
