@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
@@ -39,6 +41,14 @@ class Rule:
     when: Condition | None = None
     reason: str = ""
     """Shown to the caller, and to the person who is asked."""
+
+    @property
+    def asks_as(self) -> str:
+        """The name by which approvals count: a rule without one is another rule once it changes."""
+        if not self.name.startswith("#"):
+            return self.name
+        own = json.dumps({**self.as_dict(), "name": ""}, sort_keys=True)
+        return f"{self.name} {hashlib.sha256(own.encode()).hexdigest()[:12]}"
 
     def mismatch(self, tool: Tool, *callers: str) -> tuple[str, str] | None:
         """Return the condition that this tool and caller do not meet, and why; None if they meet all.

@@ -263,7 +263,7 @@ class ApprovalStep:
         trust, made = self._trust.questions(ctx, self._code.digest)
         questions = [] if trust is None else [Question(TRUST, trust)]
         if decision is not None and decision.effect == "ask" and decision.rule is not None:
-            questions.append(Question(decision.rule.name, decision.why))
+            questions.append(Question(decision.rule.asks_as, decision.why))
         elif decision is not None and decision.effect == "ask" and own is None:
             questions.append(Question("policy.default", decision.why))
         elif own is not None or made is not None:

@@ -110,6 +110,17 @@ def test_lasting_yeses(crib: Crib) -> None:
     assert crib.call("count", {"c": "echo third"}).value.strip() == "third"
 
 
+def test_a_lasting_yes_for_a_rule_without_a_name_does_not_count_for_the_one_in_its_place(crib: Crib) -> None:
+    counting(crib)
+    rules = ["  - {effect: ask, tools: [count], reason: is it right}", "  - {effect: allow, tools: [other]}"]
+    crib.write(".toolcrib/config.yml", "\n".join(("policy:", "  rules:", *rules)))
+    approve(crib, crib.call("count", COUNT), scope="rule")
+    assert crib.call("count", {"c": "echo more"}).ok
+    rules[0] = rules[0].replace("is it right", "does it cost too much")
+    crib.write(".toolcrib/config.yml", "\n".join(("policy:", "  rules:", *rules)))
+    failed(crib.call("count", COUNT), "approval_required")
+
+
 def test_a_yes_for_a_session_ends_with_it(crib: Crib) -> None:
     counting(crib, **ASKS)
     approve(crib, crib.call("count", COUNT, session_id="s1"), scope="session")
