@@ -31,7 +31,7 @@ include-operation-id = [
     "get_usage", "cancel_calls", "retry_calls",
     "cancel_runs", "retry_runs", "get_all_usage", "stream_call_events", "stream_run_events",
     "stream_all_run_events", "import_curl", "invoke_draft", "check_draft",
-    "permit_draft",
+    "permit_draft", "show_trust",
 ]
 checks.positive_data_acceptance.expected-statuses = ["2xx", 400, 401, 403, 404, 409, 410, 412]
 

@@ -484,7 +484,7 @@ def test_a_record_that_may_touch_other_things_once_it_is_saved_waits_for_trust(
             page.route("**/tools/draft", answers)
         window.get_by_role("button", name="Save", exact=True).click()
         expect(page.locator(".notices")).to_contain_text(notice)
-        page.unroute("**/tools/draft")
+        page.unroute_all(behavior="wait")
         page.get_by_role("button", name="Export its bundle").wait_for()
         page.goto(f"{server.address}/#/tools/new?how=text")
     found = server.send("GET", "/tools/search?q=sky").json["tools"]

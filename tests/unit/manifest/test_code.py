@@ -105,7 +105,7 @@ def test_what_another_tool_may_write_is_data(crib: Crib, write: str, expected: s
     for path in ("scripts/s.sh", "data/x.db"):
         crib.write(path, "changed")
     assert set(project.fingerprint(tool).changed_since(before.parts)) == {
-        f"{'script' if path.endswith('.sh') else 'file'}/{crib.root / path}" for path in expected
+        f"{'script' if path.endswith('.sh') else 'file'}/{path}" for path in expected
     }
 
 
