@@ -8,11 +8,11 @@ import { eventsOf, pause } from "./stream";
 
 /** Topic of the server to the first words of the keys of queries that show it. */
 const SHOWN: Record<string, readonly string[]> = {
-  catalogue: ["tools", "tool", "bundles", "trust", "counts"],
+  catalogue: ["tools", "tool", "used", "bundles", "trust", "counts"],
   approvals: ["approvals", "counts"],
   runs: ["runs", "counts"],
   calls: ["calls", "usage", "counts"],
-  audit: ["audit"],
+  audit: ["audit", "used"],
 };
 /** The id of no event: after it, each topic has changed. */
 const NONE = "-";

@@ -54,7 +54,7 @@ export function Tester({ schema, start, call, tool, watch, question }: Props) {
     } catch (error) {
       setState({ kind: "refused", error });
     }
-    for (const shown of ["audit", "usage", "tool"]) void queries.invalidateQueries({ queryKey: [shown] });
+    for (const shown of ["audit", "usage", "used"]) void queries.invalidateQueries({ queryKey: [shown] });
   };
 
   return (

@@ -23,7 +23,7 @@ import { Versions } from "./Versions";
 export function Page() {
   const { bundle = "", slug = "", version = "" } = useParams({ strict: false }) as Record<string, string>;
   const path = { bundleID: bundle, toolSlug: slug, v: version };
-  const tool = useRead(["tool", path], () => api.GET("/tools/bundles/{bundleID}/tools/{toolSlug}/version/{v}", { params: { path } }));
+  const tool = useRead(["used", path], () => api.GET("/tools/bundles/{bundleID}/tools/{toolSlug}/version/{v}", { params: { path } }));
   return <Shown query={tool}>{(found) => <Whole key={found.toolID} tool={found} />}</Shown>;
 }
 
