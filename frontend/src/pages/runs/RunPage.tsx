@@ -1,5 +1,5 @@
 import { Link, useParams } from "@tanstack/react-router";
-import { memo } from "react";
+import { Fragment, memo } from "react";
 import { api, type Schemas } from "../../api/client";
 import { Card, Code, Fold, Heading, plain, Shown, useRead, useSome, Value, When, writeExact } from "../../parts";
 import { number, spoken, t } from "../../text";
@@ -26,13 +26,14 @@ export function Page() {
       {run.data === undefined && <Heading text={t("page.runs")} />}
       <Shown query={run}>
         {(found) => (
-          <>
+          // Of another run: else a quick click would still act on the one before.
+          <Fragment key={found.id}>
             <Head run={found} />
             {found.agent.startsWith(WORKFLOW) && <WorkflowGraph name={found.agent.slice(WORKFLOW.length)} run={found} />}
             <Timeline run={found} />
             <Conversation run={found} />
             <Tree run={found} />
-          </>
+          </Fragment>
         )}
       </Shown>
     </div>
